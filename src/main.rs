@@ -1,0 +1,2 @@
+//! The `matrix` command.
+fn main() {}

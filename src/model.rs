@@ -1,0 +1,393 @@
+//! The vocabulary of the project as plain data: no I/O, no async.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+/// A validated matrix file with its cells expanded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Matrix {
+    /// Names the run directory and the reports.
+    pub name: String,
+    /// Where the kernel's source comes from.
+    pub source: Source,
+    /// Axes in the order of the file; the last one varies fastest.
+    pub axes: Vec<Axis>,
+    /// Every cell to measure, after `exclude` and `include`.
+    pub cells: Vec<Cell>,
+    /// How each kernel is configured and built.
+    pub kernel: Kernel,
+    /// How each kernel is booted.
+    pub boot: Boot,
+    /// What runs in the guest, in order.
+    pub benchmarks: Vec<Benchmark>,
+    /// What is printed at the end.
+    pub tables: Vec<TableSpec>,
+}
+
+/// A name and its ordered values.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Axis {
+    /// `arch`, `vcpus`, or a Kconfig symbol without its `CONFIG_`
+    /// (`OFFSTACK` is short for `CPUMASK_OFFSTACK`).
+    pub name: String,
+    /// Values in canonical text, in the order of the file.
+    pub values: Vec<String>,
+    /// What tables print for a value instead of its text.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Axis {
+    /// The label of `value`, or the value itself where none is given.
+    pub fn label<'a>(&'a self, value: &'a str) -> &'a str {
+        self.labels.get(value).map_or(value, String::as_str)
+    }
+}
+
+/// Stable, readable name of a cell: `riscv64-NR_CPUS=512-OFFSTACK=y`.
+/// Safe as a file name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CellId(pub String);
+
+impl fmt::Display for CellId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// One coordinate of the matrix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Stable readable id.
+    pub id: CellId,
+    /// Value of every axis, in axis order.
+    pub coords: IndexMap<String, String>,
+    /// Name of the architecture file under `qemu/`.
+    pub arch: String,
+    /// Kconfig symbols (without `CONFIG_`) that this cell's axes ask for.
+    pub config: BTreeMap<String, String>,
+    /// Processors that the guest is started with.
+    pub vcpus: u32,
+}
+
+/// Where the kernel's source comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// Distribution package that holds a source tarball under `/usr/src`
+    /// (`linux-source-6.12`).
+    Package(String),
+    /// Directory that is built from but never written to.
+    Path(PathBuf),
+    /// Git repository and revision.
+    Git {
+        /// URL or path of the repository.
+        url: String,
+        /// Branch, tag or commit.
+        rev: String,
+    },
+    /// Tarball of a kernel tree.
+    Tarball(PathBuf),
+}
+
+/// How each kernel is configured and built.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// Configuration that everything else is added to.
+    pub base: BaseConfig,
+    /// Fragments, later ones winning over earlier ones.
+    pub fragments: Vec<Fragment>,
+    /// Symbols (without `CONFIG_`) set for every cell, over the fragments.
+    pub config: BTreeMap<String, String>,
+    /// Patches in `git diff` form, applied in order.
+    pub patches: Vec<PathBuf>,
+    /// Compiler and binutils.
+    pub toolchain: Toolchain,
+    /// Further `make` variables, for example `KCFLAGS=-O2`.
+    pub make: Vec<String>,
+}
+
+/// Configuration that fragments and symbols are added to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BaseConfig {
+    /// A configuration target of the kernel's makefile: `defconfig`, `tinyconfig`, `allnoconfig`.
+    Target(String),
+    /// A complete configuration file.
+    File(PathBuf),
+}
+
+/// A piece of configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fragment {
+    /// One of `kernel-configs/`: `NAME.config`, then `ARCH-NAME.config`.
+    Builtin(String),
+    /// A file of the user's.
+    File(PathBuf),
+}
+
+/// Compiler and binutils of a build.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Toolchain {
+    /// GCC and binutils; `None` takes the architecture's usual prefix.
+    Gcc {
+        /// `CROSS_COMPILE`, for example `riscv64-linux-gnu-`.
+        prefix: Option<String>,
+    },
+    /// Clang and LLVM's binutils (`LLVM=1`).
+    Llvm,
+}
+
+/// How each kernel is booted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Boot {
+    /// Guest memory in MiB.
+    pub memory_mib: u64,
+    /// Arguments added to QEMU's command line.
+    pub qemu_args: Vec<String>,
+    /// Added to the kernel's command line.
+    pub cmdline: String,
+    /// Seconds from QEMU's start to its end, then the boot is a failure.
+    pub deadline_s: u64,
+    /// Seconds without any output from the guest, then it counts as hung.
+    pub silence_s: u64,
+    /// Boots of every cell.
+    pub boots: u32,
+}
+
+/// One benchmark as a matrix runs it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Benchmark {
+    /// First part of its metrics' names.
+    pub name: String,
+    /// Program and arguments, as the guest executes them (no shell).
+    pub command: Vec<String>,
+    /// Runs within one boot.
+    pub repeat: u32,
+    /// Seconds that one run may take.
+    pub timeout_s: u64,
+    /// Regular expression over each line of output; every named group is a metric.
+    pub pattern: String,
+    /// What each named group of `pattern` means.
+    pub metrics: IndexMap<String, Metric>,
+    /// Distribution packages of the guest's architecture that hold the program.
+    pub packages: Vec<String>,
+    /// Files of the host to put into the guest's `/bin`; `{arch}` in them is the architecture's name.
+    pub files: Vec<PathBuf>,
+}
+
+/// Meaning of a measured value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metric {
+    /// Unit of the value: `s`, `bytes`, `MB/s`.
+    pub unit: String,
+    /// Which way is good.
+    pub better: Direction,
+}
+
+/// Which way a metric is good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Less is better: times and sizes.
+    Lower,
+    /// More is better: throughput.
+    Higher,
+}
+
+/// How a value came about; every table says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A count that repeats exactly, such as a size in bytes.
+    Exact,
+    /// Wall clock of a guest under QEMU's TCG: says little about real hardware.
+    EmulatedWallClock,
+    /// Wall clock on real hardware.
+    NativeWallClock,
+}
+
+impl Kind {
+    /// How tables and exports name it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kind::Exact => "exact",
+            Kind::EmulatedWallClock => "emulated wall clock",
+            Kind::NativeWallClock => "native wall clock",
+        }
+    }
+}
+
+/// One measured value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The cell that was measured.
+    pub cell: CellId,
+    /// `vmlinux.file`, `vmlinux.text`, `hackbench.time`, ...
+    pub metric: String,
+    /// The value, in `unit`.
+    pub value: f64,
+    /// Unit of `value`.
+    pub unit: String,
+    /// Which way is good.
+    pub better: Direction,
+    /// How the value came about.
+    pub kind: Kind,
+    /// Which boot of the cell, from 1; absent for what needs no boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<u32>,
+    /// Which run within the boot, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iteration: Option<u32>,
+}
+
+/// Where on the way from matrix to sample a cell failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Fetching or patching the source.
+    Source,
+    /// Kconfig.
+    Config,
+    /// Compiling and linking.
+    Build,
+    /// From QEMU's start to the guest's last word.
+    Boot,
+    /// A benchmark in a guest that booted.
+    Benchmark,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Stage::Source => "source",
+            Stage::Config => "config",
+            Stage::Build => "build",
+            Stage::Boot => "boot",
+            Stage::Benchmark => "benchmark",
+        })
+    }
+}
+
+/// Why a cell, or one boot of it, has no result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Where it happened.
+    pub stage: Stage,
+    /// One or two words for a table's cell: `panic`, `deadline`, `compile error`.
+    pub what: String,
+    /// The whole story on a line or more, with the evidence's path.
+    pub detail: String,
+    /// Boot that failed, from 1; absent where it concerns the whole cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<u32>,
+    /// Benchmark that failed, where it is one's failure alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub benchmark: Option<String>,
+}
+
+/// Everything a report is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Results {
+    /// The matrix that was run.
+    pub matrix: Matrix,
+    /// All valid samples, in the order they were taken.
+    pub samples: Vec<Sample>,
+    /// Failures by cell; a cell without samples and without failures was not measured (yet).
+    pub failures: BTreeMap<CellId, Vec<Failure>>,
+}
+
+/// A table as the matrix file describes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSpec {
+    /// Printed above the table.
+    pub title: String,
+    /// Cells that take part: axis and values; empty means all.
+    #[serde(default)]
+    pub filter: BTreeMap<String, Vec<String>>,
+    /// Which value stands for several samples of a cell.
+    pub statistic: Statistic,
+    /// Decimals of values; `None` prints integers for bytes and four decimals otherwise.
+    pub decimals: Option<u8>,
+    /// Decimals of percentages.
+    pub percent_decimals: u8,
+    /// Rows and columns.
+    pub layout: Layout,
+}
+
+/// Rows and columns of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "layout")]
+pub enum Layout {
+    /// One metric; an axis across, an axis down, derived rows below; one block
+    /// for each combination of the axes that are left over.
+    Pivot {
+        /// The metric of every field.
+        metric: String,
+        /// Axis whose values are the columns.
+        columns: String,
+        /// Axis whose values are the rows; the first is the baseline of derived rows.
+        rows: String,
+        /// Rows computed from the others.
+        derived: Vec<Derived>,
+    },
+    /// One row a cell, columns as described, differences against a baseline row.
+    List {
+        /// What each column shows.
+        columns: Vec<ListColumn>,
+        /// Template of a row's label: `{AXIS}` is the label of the cell's value on it.
+        row: String,
+        /// Coordinates of the baseline; empty means the first row.
+        baseline: BTreeMap<String, String>,
+        /// Whether the baseline's label gets ` (baseline)` behind it.
+        mark_baseline: bool,
+    },
+}
+
+/// A column of a list table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ListColumn {
+    /// The row's label; written `label`.
+    Label,
+    /// The statistic of a metric; written as the metric's name.
+    Metric(String),
+    /// Change of the sum of the named metrics against the baseline row in
+    /// percent; written `difference:METRIC` or `difference:METRIC+METRIC`.
+    Difference(Vec<String>),
+}
+
+/// A row computed from other rows of a pivot table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Derived {
+    /// `(row - baseline) / baseline` in percent.
+    Difference,
+    /// `row / baseline`.
+    Ratio,
+    /// `y` where the row's value is smaller than the baseline's, else `n`.
+    IsSmaller,
+    /// Sample standard deviation of each row, as percentage of its mean.
+    Spread,
+}
+
+/// Which value stands for several samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Statistic {
+    /// Arithmetic mean.
+    Mean,
+    /// Middle value, or the mean of the two middle ones.
+    Median,
+    /// Smallest value.
+    Min,
+    /// Largest value.
+    Max,
+}
