@@ -1,0 +1,130 @@
+//! What the fields of a table do not say themselves.
+
+use std::collections::BTreeSet;
+
+use indexmap::IndexMap;
+
+use super::{Field, Measured};
+use crate::model::{Failure, Kind, Stage, Statistic};
+use crate::stats;
+
+/// Footnotes of a table that is made from the fields `used`: how values came
+/// about, what they stand for and how much they spread, and what failed.
+pub(super) fn footnotes(used: &[Field], percent_decimals: u8) -> Vec<String> {
+    if used.iter().all(|field| *field == Field::Excluded) {
+        return vec!["no cell of the matrix belongs in this table".to_string()];
+    }
+    let measured: Vec<&Measured> = used.iter().filter_map(Field::measured).collect();
+    let kinds: BTreeSet<Kind> = measured.iter().map(|m| m.kind).collect();
+    let mut notes: Vec<String> = kinds.into_iter().map(kind).collect();
+    notes.extend(samples(&measured, percent_decimals));
+    notes.extend(failures(used));
+    if used.contains(&Field::Missing) {
+        notes.push("missing: not measured".to_string());
+    }
+    if used.contains(&Field::Excluded) {
+        notes.push("-: not in the matrix".to_string());
+    }
+    notes
+}
+
+fn kind(kind: Kind) -> String {
+    let label = kind.label();
+    match kind {
+        Kind::Exact => format!("{label}: counted, not timed"),
+        Kind::EmulatedWallClock => {
+            format!("{label} (QEMU TCG): not a measure of real hardware")
+        }
+        Kind::NativeWallClock => label.to_string(),
+    }
+}
+
+/// How many samples stand behind each metric's values and how far apart they
+/// are. Exact values need no such note, unless they turn out not to repeat.
+fn samples(measured: &[&Measured], percent_decimals: u8) -> Vec<String> {
+    let mut metrics: IndexMap<&str, Vec<&Measured>> = IndexMap::new();
+    for m in measured {
+        metrics.entry(&m.metric).or_default().push(m);
+    }
+    let several = metrics.len() > 1;
+    let varies = |m: &&Measured| m.kind != Kind::Exact || m.estimate.min != m.estimate.max;
+    metrics.retain(|_, values| values.iter().any(varies));
+    let note = |(metric, values): (&str, Vec<&Measured>)| {
+        let note = sample_note(&values, percent_decimals);
+        if several { format!("{metric}: {note}") } else { note }
+    };
+    metrics.into_iter().map(note).collect()
+}
+
+fn sample_note(values: &[&Measured], percent_decimals: u8) -> String {
+    let runs: BTreeSet<usize> = values.iter().map(|m| m.estimate.n).collect();
+    let boots: BTreeSet<usize> = values.iter().map(|m| m.boots).collect();
+    let booted = boots.iter().any(|n| *n > 0);
+    let noun = if booted { "run" } else { "value" };
+    if runs.iter().all(|n| *n == 1) {
+        return format!("one {noun} in each cell: spread unknown");
+    }
+    let statistic = match values.first().map(|m| m.statistic) {
+        Some(Statistic::Median) => "median",
+        Some(Statistic::Min) => "minimum",
+        Some(Statistic::Max) => "maximum",
+        Some(Statistic::Mean) | None => "mean",
+    };
+    let mut note = format!("{statistic} of {}", count(&runs, noun));
+    if booted {
+        note.push_str(&format!(" in {}", count(&boots, "boot")));
+    }
+    let spreads = values.iter().filter_map(|m| m.estimate.spread());
+    match spreads.reduce(f64::max) {
+        Some(spread) => note.push_str(&format!(
+            "; spread (standard deviation) up to {}% of the mean",
+            stats::fixed(spread, percent_decimals)
+        )),
+        None => note.push_str("; spread unknown"),
+    }
+    if runs.contains(&1) {
+        note.push_str(&format!(", unknown for one {noun}"));
+    }
+    note
+}
+
+/// `5 runs`, `4-5 runs`, `1 boot`.
+fn count(numbers: &BTreeSet<usize>, noun: &str) -> String {
+    let (first, last) = (numbers.first(), numbers.last());
+    let (first, last) = (first.copied().unwrap_or(0), last.copied().unwrap_or(0));
+    let s = if last == 1 { "" } else { "s" };
+    if first == last { format!("{last} {noun}{s}") } else { format!("{first}-{last} {noun}{s}") }
+}
+
+/// One note for each story, with all cells that it happened to.
+fn failures(used: &[Field]) -> Vec<String> {
+    let mut stories: IndexMap<&str, BTreeSet<&str>> = IndexMap::new();
+    for field in used {
+        if let Field::Failed { cell, story, .. } = field {
+            stories.entry(story).or_default().insert(&cell.0);
+        }
+    }
+    let note = |(story, cells): (&str, BTreeSet<&str>)| {
+        let cells: Vec<&str> = cells.into_iter().collect();
+        format!("{}: {story}", cells.join(", "))
+    };
+    stories.into_iter().map(note).collect()
+}
+
+/// A failure on one line: stage, boot and the first line of its detail;
+/// `all` counts the failures that it stands for.
+pub(super) fn story(failure: &Failure, all: usize) -> String {
+    let stage = match (&failure.benchmark, failure.stage) {
+        (Some(name), Stage::Benchmark) => format!("benchmark {name}"),
+        (Some(name), stage) => format!("{stage}, benchmark {name}"),
+        (None, stage) => stage.to_string(),
+    };
+    let boot = failure.boot.map_or(String::new(), |n| format!(", boot {n}"));
+    let detail = failure.detail.lines().map(str::trim);
+    let detail = detail.clone().find(|l| !l.is_empty()).unwrap_or(&failure.what);
+    let more = match all {
+        0 | 1 => String::new(),
+        n => format!(" (and {} more)", n - 1),
+    };
+    format!("failed at {stage}{boot}: {detail}{more}")
+}

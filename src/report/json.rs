@@ -1,0 +1,40 @@
+//! JSON for programs: numbers unrounded, beside the text that people see.
+
+use serde_json::{Value, json};
+
+use super::{Field, Table};
+
+pub(super) fn render(tables: &[Table]) -> String {
+    let tables: Vec<Value> = tables.iter().map(table).collect();
+    format!("{:#}\n", Value::Array(tables))
+}
+
+fn table(table: &Table) -> Value {
+    let columns: Vec<&str> = table.header.iter().map(|c| c.title.as_str()).collect();
+    let row = |row: &Vec<Field>| row.iter().map(field).collect();
+    let rows: Vec<Value> = table.rows.iter().map(row).collect();
+    json!({
+        "title": table.title,
+        "block": table.block,
+        "columns": columns,
+        "rows": rows,
+        "footnotes": table.footnotes,
+    })
+}
+
+/// Whatever could have been a number has a `value`, null where it is none.
+fn field(field: &Field) -> Value {
+    let text = field.text();
+    match field {
+        Field::Text(_) => json!({ "text": text }),
+        Field::Measured(measured) => json!(measured),
+        Field::Ratio { value, .. } => json!({ "value": value, "text": text }),
+        Field::Percent { value, .. } => json!({ "value": value, "text": text, "unit": "%" }),
+        Field::Failed { what, cell, story } => json!({
+            "value": null, "text": text, "failed": what, "cell": cell, "detail": story,
+        }),
+        Field::Missing | Field::Excluded | Field::NotApplicable => {
+            json!({ "value": null, "text": text })
+        }
+    }
+}
