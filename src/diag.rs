@@ -55,10 +55,6 @@ impl Diagnostics {
             .path(self.file.as_str())
             .annotation(AnnotationKind::Primary.span(span).label(fault.label.as_str()));
         let group = Level::ERROR.primary_title(fault.message.as_str()).element(snippet);
-        if fault.help.is_empty() {
-            group
-        } else {
-            group.element(Level::HELP.message(fault.help.as_str()))
-        }
+        if fault.help.is_empty() { group } else { group.element(Level::HELP.message(fault.help.as_str())) }
     }
 }

@@ -7,6 +7,10 @@ use std::path::PathBuf;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+/// Greatest `NR_CPUS` that is supported, by lifting a tree's own limit where it
+/// is lower.
+pub const MAX_NR_CPUS: u32 = 4096;
+
 /// A validated matrix file with its cells expanded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Matrix {

@@ -1,0 +1,1080 @@
+//! The whole way from text to matrix, and every fault that can be on it.
+
+use std::path::Path;
+use std::time::Instant;
+
+use indexmap::indexmap;
+
+use super::*;
+use crate::model::{
+    BaseConfig, Derived, Direction, Fragment, Layout, ListColumn, Metric, Source, Statistic, Toolchain,
+};
+
+fn ctx() -> Context {
+    let arch = |name: &str, max_vcpus| ArchFacts { name: name.to_owned(), max_vcpus };
+    let seconds = Metric { unit: "s".to_owned(), better: Direction::Lower };
+    Context {
+        archs: vec![arch("riscv64", 512), arch("aarch64", 256)],
+        benchmarks: vec![BenchmarkDef {
+            name: "hackbench".to_owned(),
+            program: "hackbench".to_owned(),
+            args: vec!["-P".to_owned()],
+            pattern: r"^Time: (?<time>[0-9.]+)$".to_owned(),
+            metrics: indexmap! { "time".to_owned() => seconds },
+            packages: vec!["rt-tests".to_owned()],
+        }],
+        fragments: vec!["minimal".to_owned(), "boot".to_owned()],
+    }
+}
+
+fn dir() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn load_text(text: &str) -> Matrix {
+    parse("test.toml", text, dir(), &ctx()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// A fault as a user sees it.
+#[derive(Debug)]
+struct Fault {
+    line: usize,
+    place: String,
+    message: String,
+    help: String,
+}
+
+fn faults(text: &str) -> Vec<Fault> {
+    let found = parse("test.toml", text, dir(), &ctx()).unwrap_err();
+    assert!(!found.faults.is_empty());
+    let fault = |d: &crate::diag::Diagnostic| Fault {
+        line: text[..d.span.start].matches('\n').count() + 1,
+        place: text[d.span.clone()].to_owned(),
+        message: d.message.clone(),
+        help: d.help.clone(),
+    };
+    found.faults.iter().map(fault).collect()
+}
+
+/// Asserts that `text` has exactly one fault, at `place`, with `message`, and
+/// `help` somewhere in its help.
+#[track_caller]
+fn one(text: &str, place: &str, message: &str, help: &str) {
+    let found = faults(text);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!(found[0].message, message);
+    assert_eq!(found[0].place, place);
+    assert!(found[0].help.contains(help), "help is: {}", found[0].help);
+}
+
+/// Four good lines, for tests to add to.
+const GOOD: &str = "source.package = \"linux-source-6.12\"\n[axes]\narch = [\"riscv64\"]\nNR_CPUS = [256, 512]\nOFFSTACK = [\"n\", \"y\"]\n";
+
+#[track_caller]
+fn one_more(text: &str, place: &str, message: &str, help: &str) {
+    one(&format!("{GOOD}{text}"), place, message, help);
+}
+
+/// A file of these axes alone.
+fn with_axes(axes: &str) -> String {
+    format!("source.package = \"linux-source-6.12\"\n[axes]\n{axes}\n")
+}
+
+#[track_caller]
+fn one_axis(axes: &str, place: &str, message: &str, help: &str) {
+    one(&with_axes(axes), place, message, help);
+}
+
+fn ids(matrix: &Matrix) -> Vec<&str> {
+    matrix.cells.iter().map(|c| c.id.0.as_str()).collect()
+}
+
+// What a good file means.
+
+#[test]
+fn the_last_axis_varies_fastest_and_ids_say_all() {
+    let m = load_text(GOOD);
+    assert_eq!(
+        ids(&m),
+        [
+            "riscv64-NR_CPUS=256-OFFSTACK=n",
+            "riscv64-NR_CPUS=256-OFFSTACK=y",
+            "riscv64-NR_CPUS=512-OFFSTACK=n",
+            "riscv64-NR_CPUS=512-OFFSTACK=y",
+        ]
+    );
+    let last = &m.cells[3];
+    assert_eq!(last.arch, "riscv64");
+    assert_eq!(last.vcpus, 4);
+    assert_eq!(last.coords["OFFSTACK"], "y");
+    assert_eq!(last.coords.keys().collect::<Vec<_>>(), ["arch", "NR_CPUS", "OFFSTACK"]);
+    let config: Vec<_> = last.config.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    assert_eq!(config, ["CPUMASK_OFFSTACK=y", "NR_CPUS=512"]);
+}
+
+#[test]
+fn arch_comes_first_in_ids_wherever_its_axis_stands() {
+    let m = load_text(&with_axes("HZ_100 = [true, false]\narch = \"riscv64\"\nvcpus = [1, 8]"));
+    assert_eq!(ids(&m)[1], "riscv64-HZ_100=y-vcpus=8");
+    assert_eq!(m.cells[1].vcpus, 8);
+    assert_eq!(m.cells[1].config.len(), 1, "neither arch nor vcpus is a symbol");
+    assert_eq!(m.axes[0].values, ["y", "n"]);
+}
+
+#[test]
+fn values_keep_their_meaning_for_kconfig() {
+    let m = load_text(&with_axes(
+        "arch = \"riscv64\"\nCONFIG_BASE_ADDR = [0x80000000]\nA = [-1, 1_000]\nVERSION = [\"a/../b c\"]",
+    ));
+    assert_eq!(m.axes[1].name, "BASE_ADDR");
+    assert_eq!(m.axes[1].values, ["0x80000000"], "a hex symbol would misread decimal digits");
+    assert_eq!(m.axes[2].values, ["-1", "1000"]);
+    assert_eq!(m.cells[0].config["VERSION"], "a/../b c");
+    assert_eq!(m.cells[0].id.0, "riscv64-BASE_ADDR=0x80000000-A=-1-VERSION=a_.__b_c");
+}
+
+#[test]
+fn defaults_are_those_of_the_manual() {
+    let m = load_text(GOOD);
+    assert_eq!(m.name, "test");
+    assert_eq!(m.source, Source::Package("linux-source-6.12".to_owned()));
+    assert_eq!(m.kernel.base, BaseConfig::Target("defconfig".to_owned()));
+    assert_eq!(m.kernel.toolchain, Toolchain::Gcc { prefix: None });
+    assert_eq!((m.boot.memory_mib, m.boot.boots), (1024, 1));
+    assert_eq!((m.boot.deadline_s, m.boot.silence_s), (600, 120));
+    assert!(m.benchmarks.is_empty() && m.tables.is_empty());
+}
+
+#[test]
+fn the_name_defaults_to_the_files() {
+    let named = |file: &str| parse(file, GOOD, dir(), &ctx()).unwrap().name;
+    assert_eq!(named("some/dir/my matrix.toml"), "my_matrix");
+    assert_eq!(named(".toml"), "matrix.toml");
+}
+
+#[test]
+fn kernel_and_boot_are_read() {
+    let m = load_text(&format!(
+        "{GOOD}[kernel]\nbase = \"kernel-configs/minimal.config\"\nfragments = [\"minimal\", \"kernel-configs/riscv64-minimal.config\"]\n\
+         config = {{ CONFIG_PREEMPT_NONE = true, LOG_BUF_SHIFT = 17 }}\npatches = [\"Cargo.toml\"]\ntoolchain = \"riscv64-linux-gnu-\"\nmake = [\"KCFLAGS=-O2 -g\"]\n\
+         [boot]\nvcpus = 2\nmemory = \"512M\"\ndeadline = \"1h 30m\"\nsilence = \"1500ms\"\nboots = 3\nqemu_args = \"-cpu 'max,v=off'\"\ncmdline = \"quiet\"\n"
+    ));
+    assert_eq!(m.kernel.base, BaseConfig::File(dir().join("kernel-configs/minimal.config")));
+    assert_eq!(m.kernel.fragments[0], Fragment::Builtin("minimal".to_owned()));
+    assert_eq!(m.kernel.fragments[1], Fragment::File(dir().join("kernel-configs/riscv64-minimal.config")));
+    assert_eq!(m.kernel.config["PREEMPT_NONE"], "y");
+    assert_eq!(m.kernel.config["LOG_BUF_SHIFT"], "17");
+    assert_eq!(m.kernel.patches, [dir().join("Cargo.toml")]);
+    assert_eq!(m.kernel.toolchain, Toolchain::Gcc { prefix: Some("riscv64-linux-gnu-".to_owned()) });
+    assert_eq!(m.kernel.make, ["KCFLAGS=-O2 -g"]);
+    assert_eq!(m.cells[0].vcpus, 2);
+    assert_eq!((m.boot.memory_mib, m.boot.deadline_s, m.boot.silence_s), (512, 5400, 2));
+    assert_eq!(m.boot.qemu_args, ["-cpu", "max,v=off"]);
+    assert_eq!((m.boot.boots, m.boot.cmdline.as_str()), (3, "quiet"));
+}
+
+#[test]
+fn sources_are_read() {
+    let source = |text: &str| load_text(&GOOD.replace("source.package = \"linux-source-6.12\"", text)).source;
+    assert_eq!(source("source.path = \"src\""), Source::Path(dir().join("src")));
+    assert_eq!(source("source.tarball = \"Cargo.lock\""), Source::Tarball(dir().join("Cargo.lock")));
+    let git = |url: &str| Source::Git { url: url.to_owned(), rev: "v6.12".to_owned() };
+    let here = dir().join("src").to_string_lossy().into_owned();
+    assert_eq!(source("source = { git = \"src\", rev = \"v6.12\" }"), git(&here));
+    for url in ["https://example.org/linux.git", "user@example.org:linux.git"] {
+        assert_eq!(source(&format!("source = {{ git = \"{url}\", rev = \"v6.12\" }}")), git(url));
+    }
+}
+
+const MYBENCH: &str = "[[benchmark]]\nname = \"my-bench\"\ncommand = \"mybench --json 'a b'\"\npattern = 'took (?<time>[0-9.]+) s, (?<rate>\\d+) MB'\n\
+                       unit = \"s\"\nbetter = \"lower\"\nmetrics.rate = { unit = \"MB/s\", better = \"higher\" }\n";
+
+#[test]
+fn benchmarks_are_read() {
+    let m = load_text(&format!(
+        "{GOOD}[[benchmark]]\nuse = \"hackbench\"\nargs = \"-s 512 -g 10\"\nrepeat = 7\ntimeout = \"90s\"\n\
+         [[benchmark]]\nuse = \"hackbench\"\nname = \"usual\"\n[[benchmark]]\nuse = \"hackbench\"\nname = \"own\"\nfiles = [\"Cargo.toml\"]\n{MYBENCH}"
+    ));
+    let [hack, usual, own, mine] = m.benchmarks.as_slice() else { panic!("four benchmarks") };
+    assert_eq!(hack.command, ["hackbench", "-s", "512", "-g", "10"]);
+    assert_eq!((hack.repeat, hack.timeout_s), (7, 90));
+    assert_eq!(hack.packages, ["rt-tests"]);
+    assert_eq!((usual.name.as_str(), usual.repeat, usual.timeout_s), ("usual", 5, 300));
+    assert_eq!(usual.command, ["hackbench", "-P"]);
+    assert_eq!(own.files, [dir().join("Cargo.toml")]);
+    assert!(own.packages.is_empty(), "own files stand in for the package");
+    assert_eq!(mine.command, ["mybench", "--json", "a b"]);
+    assert_eq!(mine.metrics["time"], Metric { unit: "s".to_owned(), better: Direction::Lower });
+    assert_eq!(mine.metrics["rate"], Metric { unit: "MB/s".to_owned(), better: Direction::Higher });
+}
+
+#[test]
+fn tables_are_read_with_axes_under_their_own_names() {
+    let m = load_text(&format!(
+        "{GOOD}{MYBENCH}[[table]]\nmetric = \"vmlinux.section.init.text\"\ncolumns = \"CONFIG_NR_CPUS\"\nrows = \"CPUMASK_OFFSTACK\"\nderived = [\"ratio\", \"spread\"]\n\
+         decimals = 3\nstatistic = \"median\"\nwhere = {{ NR_CPUS = [256, 512] }}\n\
+         [[table]]\ntitle = \"t\"\nlayout = \"list\"\ncolumns = [\"my-bench.rate\", \"label\", \"difference:vmlinux.text+vmlinux.data\"]\n\
+         row = \"{{CPUMASK_OFFSTACK}}/{{NR_CPUS}}\"\nbaseline = {{ CPUMASK_OFFSTACK = false, NR_CPUS = 256 }}\nmark_baseline = true\n\
+         [[table]]\nlayout = \"list\"\ncolumns = \"image.file\"\n"
+    ));
+    let [pivot, list, plain] = m.tables.as_slice() else { panic!("three tables") };
+    assert_eq!(pivot.title, "vmlinux.section.init.text");
+    assert_eq!((pivot.decimals, pivot.percent_decimals), (Some(3), 2));
+    assert_eq!(pivot.statistic, Statistic::Median);
+    assert_eq!(pivot.filter["NR_CPUS"], ["256", "512"]);
+    let Layout::Pivot { columns, rows, derived, .. } = &pivot.layout else { panic!("a pivot") };
+    assert_eq!((columns.as_str(), rows.as_str()), ("NR_CPUS", "OFFSTACK"));
+    assert_eq!(derived, &[Derived::Ratio, Derived::Spread]);
+    let Layout::List { columns, row, baseline, mark_baseline } = &list.layout else { panic!("a list") };
+    let sum = vec!["vmlinux.text".to_owned(), "vmlinux.data".to_owned()];
+    assert_eq!(
+        columns,
+        &[ListColumn::Metric("my-bench.rate".to_owned()), ListColumn::Label, ListColumn::Difference(sum)]
+    );
+    assert_eq!(row, "{OFFSTACK}/{NR_CPUS}");
+    assert_eq!((baseline["OFFSTACK"].as_str(), baseline["NR_CPUS"].as_str()), ("n", "256"));
+    assert!(*mark_baseline);
+    let Layout::List { row, .. } = &plain.layout else { panic!("a list") };
+    assert_eq!(row, "{arch} {NR_CPUS} {OFFSTACK}");
+    assert_eq!(plain.title, "test");
+}
+
+#[test]
+fn exclude_then_include() {
+    let m = load_text(&format!(
+        "{GOOD}[labels.CPUMASK_OFFSTACK]\nfalse = \"onstack\"\n[[exclude]]\nNR_CPUS = [256, 512]\nOFFSTACK = true\n\
+         [[include]]\narch = \"riscv64\"\nNR_CPUS = 1024\nOFFSTACK = \"y\"\n"
+    ));
+    assert_eq!(
+        ids(&m),
+        [
+            "riscv64-NR_CPUS=256-OFFSTACK=n",
+            "riscv64-NR_CPUS=512-OFFSTACK=n",
+            "riscv64-NR_CPUS=1024-OFFSTACK=y",
+        ]
+    );
+    assert_eq!(m.axes[1].values, ["256", "512", "1024"], "tables know the added value");
+    assert_eq!(m.axes[2].label("n"), "onstack");
+    assert_eq!(m.axes[2].label("y"), "y");
+}
+
+// Every fault.
+
+#[test]
+fn eight_faults_are_reported_at_once_in_the_order_of_the_file() {
+    let text = "\
+nmae = \"x\"
+[source]
+package = \"Linux Source\"
+[axes]
+arch = [\"riscv46\", \"riscv64\"]
+NR_CPUS = [8192, 2]
+OFFSTACK = [\"n\", \"y\"]
+CPUMASK_OFFSTACK = [\"n\"]
+[boot]
+memory = 1024
+deadline = \"soon\"
+[[benchmark]]
+use = \"hackbnech\"
+[[table]]
+metric = \"vmlinux.fil\"
+columns = \"NR_CPUS\"
+rows = \"NR_CPUS\"
+";
+    let found = faults(text);
+    let lines: Vec<_> = found.iter().map(|f| (f.line, f.message.as_str())).collect();
+    assert_eq!(
+        lines,
+        [
+            (1, "unknown key `nmae` at the top of the file"),
+            (3, "`Linux Source` cannot be a package's name"),
+            (5, "unknown architecture `riscv46`"),
+            (6, "`NR_CPUS` cannot be `8192`"),
+            (6, "4 vcpus do not fit cells with NR_CPUS `2`"),
+            (8, "axis `CPUMASK_OFFSTACK` is there already under another name"),
+            (10, "`memory` must be a string, not integer `1024`"),
+            (11, "`deadline` is no duration: `soon`: expected number at 0"),
+            (13, "unknown benchmark `hackbnech`"),
+            (15, "unknown metric `vmlinux.fil`"),
+            (17, "`rows` and `columns` are the same axis"),
+        ]
+    );
+    let text = parse("m.toml", text, dir(), &ctx()).unwrap_err().render(false);
+    assert!(text.contains("m.toml:5:9"), "{text}");
+    assert!(text.contains("did you mean `hackbench`?"), "{text}");
+    assert!(text.ends_with("m.toml: 11 errors; nothing was built"), "{text}");
+}
+
+#[test]
+fn an_empty_file_is_told_what_it_needs() {
+    let found = faults("");
+    let messages: Vec<_> = found.iter().map(|f| f.message.as_str()).collect();
+    let no_source = "no `[source]`: where does the kernel come from?";
+    assert_eq!(messages, [no_source, "no `[axes]`: what varies?"]);
+    assert!(found[0].help.contains("package = \"linux-source-6.12\""));
+    assert!(found[1].help.contains("arch = [\"riscv64\"]"));
+    let text = parse("m.toml", "", dir(), &ctx()).unwrap_err().render(false);
+    assert!(text.contains("m.toml: 2 errors"), "{text}");
+}
+
+#[test]
+fn what_is_faulty_is_not_called_missing_too() {
+    one(
+        "axes = 3\nsource.package = \"a1\"\n",
+        "3",
+        "`axes` must be a table, not integer `3`",
+        "every combination",
+    );
+    one(
+        "[axis]\narch = \"riscv64\"\n[source]\npackage = \"a1\"\n",
+        "axis",
+        "unknown key `axis` at the top of the file",
+        "did you mean `axes`?",
+    );
+    one_axis(
+        "arch = 1.5",
+        "1.5",
+        "`arch` must be a string, a whole number, true, false or an array of these, not floating point `1.5`",
+        "",
+    );
+    one_more(
+        "[[table]]\nmetric = \"vmlinux.file\"\ncolums = \"NR_CPUS\"\nrows = \"OFFSTACK\"\n",
+        "colums",
+        "unknown key `colums` in `table`",
+        "did you mean `columns`?",
+    );
+    one_more(
+        "[[benchmark]]\nname = \"b\"\ncommand = 5\npattern = '(?<t>.)'\nunit = \"s\"\nbetter = \"lower\"\n[[table]]\nmetric = \"b.t\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\"\n",
+        "5",
+        "`command` must be a string or an array of strings, not integer `5`",
+        "",
+    );
+}
+
+#[test]
+fn source_faults() {
+    let axes = "\n[axes]\narch = \"riscv64\"\n";
+    let case = |source: &str, place: &str, message: &str, help: &str| {
+        one(&format!("{source}{axes}"), place, message, help);
+    };
+    case("[source]", "[source]", "`[source]` names no source", "exactly one of package");
+    case(
+        "source = { package = \"a1\", path = \"src\" }",
+        "\"src\"",
+        "`source` has both `package` and `path`",
+        "exactly one of",
+    );
+    case(
+        "source.path = \"nowhere\"",
+        "\"nowhere\"",
+        "kernel tree `nowhere` is not there",
+        "relative to the matrix file",
+    );
+    case("source.tarball = \"src\"", "\"src\"", "tarball `src` is not there", "looked for");
+    case("source = { git = \"src\" }", "{ git = \"src\" }", "`git` without `rev`", "rev = \"v6.12\"");
+    case("source.rev = \"v6\"", "\"v6\"", "`rev` without `git`", "git = ");
+    case(
+        "source = { git = \"src\", rev = \"--upload-pack=x\" }",
+        "\"--upload-pack=x\"",
+        "`rev` cannot be `--upload-pack=x`",
+        "v6.12",
+    );
+    case("source.package = \"-x\"", "\"-x\"", "`-x` cannot be a package's name", "lower-case");
+    case("source.package = \"a/b\"", "\"a/b\"", "`a/b` cannot be a package's name", "lower-case");
+}
+
+#[test]
+fn name_faults() {
+    for (written, shown) in
+        [("../x", "../x"), ("a b", "a b"), ("", ""), (".x", ".x"), ("a\\nb", "a\\nb"), ("a..b", "a..b")]
+    {
+        let place = format!("\"{written}\"");
+        one(
+            &format!("name = {place}\n{GOOD}"),
+            &place,
+            &format!("`name` cannot be `{shown}`"),
+            "name = \"quickstart\"",
+        );
+    }
+}
+
+#[test]
+fn axis_faults() {
+    one_axis("NR_CPUS = [512]", "[axes]", "`[axes]` has no `arch`", "known: `riscv64`, `aarch64`");
+    one_axis("arch = []", "[]", "axis `arch` has no values", "arch = [\"riscv64\"]");
+    one_axis("arch = \"riscv64\"\nHZ = []", "[]", "axis `HZ` has no values", "remove the axis");
+    one_axis(
+        "arch = \"arm64\"",
+        "\"arm64\"",
+        "unknown architecture `arm64`",
+        "possible: `riscv64`, `aarch64`",
+    );
+    one_axis(
+        "arch = [\"riscv64\", \"riscv64\"]",
+        "\"riscv64\"",
+        "axis `arch` has the value `riscv64` twice",
+        "remove",
+    );
+    one_axis("arch = \"riscv64\"\nX = [true, \"y\"]", "\"y\"", "axis `X` has the value `y` twice", "remove");
+    one_axis(
+        "arch = \"riscv64\"\nX = [\"a/b\", \"a b\"]",
+        "\"a b\"",
+        "`a b` and `a/b` both read `a_b` in names of files",
+        "change one",
+    );
+    one_axis(
+        "arch = \"riscv64\"\nCONFIG_HZ = 1\nHZ = 2",
+        "HZ",
+        "axis `HZ` is there already under another name",
+        "both mean CONFIG_HZ",
+    );
+    one_axis(
+        "arch = \"riscv64\"\nnr_cpus = 512",
+        "nr_cpus",
+        "`nr_cpus` cannot be an axis: neither `arch` nor `vcpus` nor a Kconfig symbol",
+        "did you mean `NR_CPUS`?",
+    );
+    one_axis(
+        "arch = \"riscv64\"\nvcpu = 2",
+        "vcpu",
+        "`vcpu` cannot be an axis: neither `arch` nor `vcpus` nor a Kconfig symbol",
+        "did you mean `vcpus`?",
+    );
+    one_axis(
+        "arch = \"riscv64\"\n\"../X\" = 2",
+        "\"../X\"",
+        "`../X` cannot be an axis: neither `arch` nor `vcpus` nor a Kconfig symbol",
+        "HZ_100",
+    );
+}
+
+#[test]
+fn value_faults() {
+    let case = |axis: &str, place: &str, message: &str, help: &str| {
+        one_axis(&format!("arch = \"riscv64\"\n{axis}"), place, message, help);
+    };
+    let limits = "from 2 to 4096";
+    case("NR_CPUS = [512, 1]", "1", "`NR_CPUS` cannot be `1`", limits);
+    case("NR_CPUS = [4097]", "4097", "`NR_CPUS` cannot be `4097`", limits);
+    case("NR_CPUS = \"many\"", "\"many\"", "`NR_CPUS` cannot be `many`", limits);
+    case("NR_CPUS = -8", "-8", "`NR_CPUS` cannot be `-8`", limits);
+    case("NR_CPUS = 0x200", "0x200", "`NR_CPUS` cannot be `0x200`", limits);
+    case("OFFSTACK = \"m\"", "\"m\"", "`OFFSTACK` cannot be `m`", "\"n\" or \"y\"");
+    case("vcpus = 0", "0", "`vcpus` cannot be `0`", "from 1 to 4096");
+    case("X = \"a\\nCONFIG_Y=y\"", "\"a\\nCONFIG_Y=y\"", "`X` cannot be `a\\nCONFIG_Y=y`", "one line");
+    case("X = 'a\"b'", "'a\"b'", "`X` cannot be `a\\\"b`", "no quotes");
+    assert_eq!(load_text(&with_axes("arch = \"riscv64\"\nvcpus = 1\nNR_CPUS = [2, 4096]")).cells.len(), 2);
+}
+
+#[test]
+fn too_many_cells_and_too_long_names() {
+    let numbers: Vec<String> = (2..103).map(|n| n.to_string()).collect();
+    let hundred = numbers.join(", ");
+    one_axis(
+        &format!("arch = \"riscv64\"\nA = [{hundred}]\nB = [{hundred}]"),
+        "[axes]",
+        "the axes span 10201 cells, more than 10000",
+        "split the matrix",
+    );
+    let found = faults(&with_axes(&format!("arch = \"riscv64\"\nX = \"{}\"", "x".repeat(250))));
+    assert!(found[0].message.starts_with("names of cells become too long: `riscv64-X=xxx"));
+    assert!(found[0].help.contains("at most 200 bytes"));
+}
+
+#[test]
+fn five_thousand_cells_are_quick() {
+    let numbers: Vec<String> = (0..50).map(|n| n.to_string()).collect();
+    let axes =
+        format!("arch = [\"riscv64\"]\nA = [{0}]\nB = [{0}]\nOFFSTACK = [\"n\", \"y\"]", numbers.join(", "));
+    let text = with_axes(&axes);
+    let start = Instant::now();
+    assert_eq!(load_text(&text).cells.len(), 5000);
+    let took = start.elapsed();
+    // Optimised it is well below 100 ms; the bound is for a debug build on a busy machine.
+    assert!(took.as_millis() < 2000, "{took:?}");
+}
+
+#[test]
+fn processors_must_fit_kernels_and_machines() {
+    let small = "arch = [\"riscv64\", \"aarch64\"]\nNR_CPUS = [2, 3, 512]\n";
+    let file = |rest: &str| with_axes(&format!("{small}{rest}"));
+    one(&file("[boot]\nvcpus = 8"), "8", "8 vcpus do not fit cells with NR_CPUS `2`, `3`", "at most 2");
+    one(&file("vcpus = [1, 3]"), "3", "3 vcpus do not fit cells with NR_CPUS `2`", "[[exclude]]");
+    assert_eq!(load_text(&file("vcpus = [1, 3]\n[[exclude]]\nvcpus = 3\nNR_CPUS = 2")).cells.len(), 10);
+    let by_default = faults(&file(""));
+    assert_eq!(by_default.len(), 2, "{by_default:#?}");
+    assert_eq!((by_default[0].place.as_str(), by_default[1].place.as_str()), ("2", "3"));
+    assert_eq!(by_default[0].message, "4 vcpus do not fit cells with NR_CPUS `2`");
+    one(
+        &with_axes("arch = [\"riscv64\", \"aarch64\"]\nNR_CPUS = 512\nvcpus = [4, 512]"),
+        "512",
+        "512 vcpus are more than a machine of `aarch64` can have",
+        "at most 256 for `aarch64`",
+    );
+    one(
+        &with_axes("arch = \"riscv64\"\n[kernel]\nconfig = { NR_CPUS = 2 }\n[boot]\nvcpus = 3"),
+        "3",
+        "3 vcpus do not fit cells with NR_CPUS `2`",
+        "at most 2",
+    );
+}
+
+#[test]
+fn exclude_faults() {
+    one_more(
+        "[[exclude]]\nNR_CPUS = 300\n",
+        "300",
+        "`exclude`: axis `NR_CPUS` has no value `300`",
+        "possible: `256`, `512`",
+    );
+    one_more(
+        "[[exclude]]\nHZ = 300\n",
+        "HZ",
+        "`exclude`: there is no axis `HZ`",
+        "possible: `arch`, `NR_CPUS`, `OFFSTACK`",
+    );
+    one_more(
+        "[[exclude]]\n",
+        "[[exclude]]",
+        "an `[[exclude]]` without any axis would leave out every cell",
+        "NR_CPUS = 256",
+    );
+    one_more("[[exclude]]\nNR_CPUS = []\n", "[]", "`exclude` names no value of `NR_CPUS`", "name a value");
+    let twice = "[[exclude]]\nNR_CPUS = 256\n[[exclude]]\nNR_CPUS = 256\nOFFSTACK = \"y\"\n";
+    let found = faults(&format!("{GOOD}{twice}"));
+    assert_eq!((found.len(), found[0].line), (1, 8));
+    assert_eq!(found[0].message, "this `[[exclude]]` leaves out nothing that is not left out already");
+    one_more("[[exclude]]\narch = \"riscv64\"\n", "[[exclude]]", "`exclude` leaves no cell", "narrow it");
+}
+
+#[test]
+fn include_faults() {
+    one_more(
+        "[[include]]\narch = \"riscv64\"\nOFFSTACK = \"y\"\n",
+        "[[include]]",
+        "this `[[include]]` does not say `NR_CPUS`",
+        "add NR_CPUS = ...",
+    );
+    one_more(
+        "[[include]]\narch = \"riscv64\"\nOFFSTACK = \"y\"\nNR_CPUS = 256\n",
+        "[[include]]",
+        "this `[[include]]` adds a cell that is there already",
+        "remove it",
+    );
+    one_more(
+        "[[include]]\narch = \"riscv64\"\nOFFSTACK = \"y\"\nNR_CPUS = 9999\n",
+        "9999",
+        "`NR_CPUS` cannot be `9999`",
+        "4096",
+    );
+    one_more(
+        "[[include]]\narch = \"riscv64\"\nOFFSTACK = \"y\"\nNR_CPUS = 128\nHZ = 1\n",
+        "HZ",
+        "`include`: there is no axis `HZ`",
+        "possible",
+    );
+    one_more(
+        "[[include]]\narch = \"riscv64\"\nOFFSTACK = \"y\"\nNR_CPUS = [64, 128]\n",
+        "[64, 128]",
+        "`NR_CPUS` must be a string, a whole number, true or false, not an array",
+        "",
+    );
+}
+
+#[test]
+fn label_faults() {
+    one_more(
+        "[labels.OFFSTACK]\nm = \"module\"\n",
+        "m",
+        "`labels`: axis `OFFSTACK` has no value `m`",
+        "possible: `n`, `y`",
+    );
+    one_more(
+        "[labels.NR_CPU]\n256 = \"few\"\n",
+        "NR_CPU",
+        "`labels`: there is no axis `NR_CPU`",
+        "did you mean `NR_CPUS`?",
+    );
+    one_more(
+        "[labels.OFFSTACK]\nn = \"same\"\ny = \"same\"\n",
+        "\"same\"",
+        "two values of `OFFSTACK` are labelled `same`",
+        "change one",
+    );
+    one_more(
+        "[labels.OFFSTACK]\nn = \"a\\nb\"\n",
+        "\"a\\nb\"",
+        "`labels` holds the control character \\u{a}",
+        "one line",
+    );
+}
+
+#[test]
+fn kernel_faults() {
+    let case = |line: &str, place: &str, message: &str, help: &str| {
+        one_more(&format!("[kernel]\n{line}\n"), place, message, help);
+    };
+    case("base = \"deconfig\"", "\"deconfig\"", "`base` cannot be `deconfig`", "did you mean `defconfig`?");
+    case("base = \"x/y\"", "\"x/y\"", "base configuration `x/y` is not there", "relative");
+    case(
+        "fragments = [\"minimum\"]",
+        "\"minimum\"",
+        "unknown fragment `minimum`",
+        "did you mean `minimal`? possible: `minimal`, `boot`",
+    );
+    case("fragments = [\"x.config\"]", "\"x.config\"", "fragment `x.config` is not there", "looked for");
+    case("patches = [\"a.patch\"]", "\"a.patch\"", "patch `a.patch` is not there", "looked for");
+    case("config = { \"A B\" = 1 }", "\"A B\"", "`A B` cannot be a Kconfig symbol", "capitals");
+    case("config = { A = 'x\"' }", "'x\"'", "`A` cannot be `x\\\"`", "no quotes");
+    case(
+        "config = { CONFIG_CPUMASK_OFFSTACK = \"y\" }",
+        "CONFIG_CPUMASK_OFFSTACK",
+        "`CONFIG_CPUMASK_OFFSTACK` is set in `config` and is an axis",
+        "axis `OFFSTACK` sets it",
+    );
+    case(
+        "config = { A = 1, CONFIG_A = 2 }",
+        "CONFIG_A",
+        "`CONFIG_A` is set already under another name",
+        "keep one",
+    );
+    case("toolchain = \"clang\"", "\"clang\"", "`toolchain` cannot be `clang`", "possible: `gcc`, `llvm`");
+    case("toolchain = \"-a-\"", "\"-a-\"", "`toolchain` cannot be `-a-`", "ends in `-`");
+    case("make = [\"-j8\"]", "\"-j8\"", "`-j8` is no variable for make", "NAME=VALUE");
+    for own in ["O=out", "ARCH=arm", "CROSS_COMPILE=x-", "LLVM=1", "KBUILD_OUTPUT=x"] {
+        let name = own.split('=').next().unwrap();
+        let place = format!("\"{own}\"");
+        case(&format!("make = [{place}]"), &place, &format!("`make` cannot set `{name}`"), "axis");
+    }
+    case(
+        "make = [\"A=$(shell id)\"]",
+        "\"A=$(shell id)\"",
+        "`A=$(shell id)` holds a `$` or a control character",
+        "write the value out",
+    );
+    one(
+        &with_axes("arch = [\"riscv64\", \"aarch64\"]\n[kernel]\ntoolchain = \"x-\""),
+        "\"x-\"",
+        "one prefix, `x-`, cannot compile for several architectures",
+        "usual prefix",
+    );
+}
+
+#[test]
+fn boot_faults() {
+    let case = |line: &str, place: &str, message: &str, help: &str| {
+        one_more(&format!("[boot]\n{line}\n"), place, message, help);
+    };
+    case("vcpus = 0", "0", "`vcpus` cannot be 0", "1 to 4096");
+    case("boots = 0", "0", "`boots` cannot be 0", "boots = 1");
+    case("boots = -1", "-1", "`boots` cannot be -1", "1 to 1000");
+    for memory in ["1", "G", "1.5G", "0M", "1T", "99999999999999999999G", "-1G"] {
+        let place = format!("\"{memory}\"");
+        case(
+            &format!("memory = {place}"),
+            &place,
+            &format!("`memory` cannot be `{memory}`"),
+            "memory = \"1G\"",
+        );
+    }
+    case(
+        "deadline = \"10\"",
+        "\"10\"",
+        "`deadline` is no duration: `10`: time unit needed, for example 10sec or 10ms",
+        "\"10m\"",
+    );
+    case("silence = \"0s\"", "\"0s\"", "`silence` of `0s` is less than a second", "at least a second");
+    case(
+        "qemu_args = \"-cpu 'max\"",
+        "\"-cpu 'max\"",
+        "`qemu_args` cannot be split into words: missing closing quote",
+        "give an array",
+    );
+    case(
+        "qemu_args = [\"-smp\", \"8\"]",
+        "[\"-smp\", \"8\"]",
+        "`qemu_args` cannot hold `-smp`",
+        "[boot] vcpus",
+    );
+    case("cmdline = \"a\\nb\"", "\"a\\nb\"", "`cmdline` holds the control character \\u{a}", "one line");
+    one(
+        &with_axes("arch = \"riscv64\"\nvcpus = [1, 2]\n[boot]\nvcpus = 2"),
+        "2",
+        "`vcpus` is given in `[boot]` and as an axis",
+        "keep one",
+    );
+}
+
+#[test]
+fn benchmark_faults() {
+    let case = |lines: &str, place: &str, message: &str, help: &str| {
+        one_more(&format!("[[benchmark]]\n{lines}\n"), place, message, help);
+    };
+    let hack = "use = \"hackbench\"\n";
+    case(
+        "use = \"hackbnech\"",
+        "\"hackbnech\"",
+        "unknown benchmark `hackbnech`",
+        "did you mean `hackbench`?",
+    );
+    case(&format!("{hack}repeat = 0"), "0", "`repeat` cannot be 0", "repeat = 1");
+    case(
+        &format!("{hack}timeout = \"x\""),
+        "\"x\"",
+        "`timeout` is no duration: `x`: expected number at 0",
+        "\"90s\"",
+    );
+    case(&format!("{hack}command = \"x\""), "\"x\"", "`use` and `command` do not go together", "remove one");
+    case(
+        &format!("{hack}args = \"'\""),
+        "\"'\"",
+        "`args` cannot be split into words: missing closing quote",
+        "array",
+    );
+    case(
+        &format!("{hack}name = \"vmlinux\""),
+        "\"vmlinux\"",
+        "`name` of a benchmark cannot be `vmlinux`",
+        "letters",
+    );
+    case(&format!("{hack}name = \"a.b\""), "\"a.b\"", "`name` of a benchmark cannot be `a.b`", "letters");
+    case(&format!("{hack}packages = [\"-o\"]"), "\"-o\"", "`-o` cannot be a package's name", "rt-tests");
+    case(&format!("{hack}files = [\"no/file\"]"), "\"no/file\"", "file `no/file` is not there", "looked for");
+    case(
+        &format!("{hack}files = [\"kernel-configs/{{arch}}-no\"]"),
+        "\"kernel-configs/{arch}-no\"",
+        "file `kernel-configs/{arch}-no` is not there for `riscv64`",
+        "looked in",
+    );
+    case(
+        &format!("{hack}files = [\"Cargo.toml\", \"src/../Cargo.toml\"]"),
+        "\"src/../Cargo.toml\"",
+        "two files would be /bin/Cargo.toml",
+        "rename",
+    );
+    case(
+        &format!("{hack}[[benchmark]]\nuse = \"hackbench\""),
+        "\"hackbench\"",
+        "there are two benchmarks `hackbench`",
+        "name = \"hackbench-2\"",
+    );
+    case(
+        "command = \"x\"\npattern = '(?<t>.)'",
+        "[[benchmark]]",
+        "this `[[benchmark]]` has no `name`",
+        "name = \"mybench\"",
+    );
+    let own = |lines: &str| format!("name = \"b\"\nunit = \"s\"\nbetter = \"lower\"\n{lines}");
+    case(
+        &own("pattern = '(?<t>.)'"),
+        "[[benchmark]]",
+        "this `[[benchmark]]` has no `command`",
+        "command = \"mybench",
+    );
+    case(&own("command = \"x\""), "[[benchmark]]", "this `[[benchmark]]` has no `pattern`", "(?<time>");
+    case(&own("command = \"\"\npattern = '(?<t>.)'"), "\"\"", "`command` names no program", "mybench");
+    case(
+        &own("command = \"x\"\npattern = '(?<t>.'"),
+        "'(?<t>.'",
+        "`pattern` is no regular expression: unclosed group",
+        "single quotes",
+    );
+    case(
+        &own("command = \"x\"\npattern = 'took (.)'"),
+        "'took (.)'",
+        "`pattern` has no named group",
+        "(?<time>",
+    );
+    case(
+        &own("command = \"x\"\npattern = '(?<time>.)'\nmetrics.tme.unit = \"ms\""),
+        "tme",
+        "`pattern` has no group `tme`",
+        "did you mean `time`?",
+    );
+    case(
+        "name = \"b\"\ncommand = \"x\"\npattern = '(?<t>.)'\nunit = \"s\"",
+        "'(?<t>.)'",
+        "metric `t` has no `better`",
+        "better = \"lower\"",
+    );
+    case(
+        "name = \"b\"\ncommand = \"x\"\npattern = '(?<t>.)'\nbetter = \"lower\"",
+        "'(?<t>.)'",
+        "metric `t` has no `unit`",
+        "unit = \"s\"",
+    );
+    case(
+        &own("command = \"x\"\npattern = '(?<t>.)'\nargs = \"y\""),
+        "\"y\"",
+        "`args` without `use`",
+        "command = ",
+    );
+}
+
+#[test]
+fn table_faults() {
+    let pivot = |lines: &str| {
+        format!("[[table]]\nmetric = \"vmlinux.file\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\"\n{lines}\n")
+    };
+    let case =
+        |lines: &str, place: &str, message: &str, help: &str| one_more(&pivot(lines), place, message, help);
+    case("derived = []", "[]", "`derived` is empty", "difference");
+    case("derived = [\"ratio\", \"ratio\"]", "\"ratio\"", "this derived row is there already", "remove it");
+    case("decimals = 13", "13", "`decimals` cannot be 13", "0 to 12");
+    case("percent_decimals = -1", "-1", "`percent_decimals` cannot be -1", "0 to 12");
+    case("where = { HZ = 1 }", "HZ", "`where`: there is no axis `HZ`", "possible");
+    case(
+        "where = { NR_CPUS = [256, 257] }",
+        "257",
+        "`where`: axis `NR_CPUS` has no value `257`",
+        "did you mean `256`?",
+    );
+    case("row = \"x\"", "\"x\"", "`row` belongs to layout = \"list\"", "change the table's layout");
+    case("title = \"a\\tb\"", "\"a\\tb\"", "`title` holds the control character \\u{9}", "one line");
+    case(
+        "[[exclude]]\nNR_CPUS = 256\nOFFSTACK = \"y\"\n[[table]]\nmetric = \"image.file\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\"\nwhere = { NR_CPUS = 256, OFFSTACK = \"y\" }",
+        "{ NR_CPUS = 256, OFFSTACK = \"y\" }",
+        "no cell takes part in this table",
+        "widen `where`",
+    );
+
+    let table = |lines: &str| format!("[[table]]\n{lines}\n");
+    one_more(
+        &table("columns = \"NR_CPUS\"\nrows = \"OFFSTACK\""),
+        "[[table]]",
+        "this `[[table]]` has no `metric`",
+        "metric = \"vmlinux.file\"",
+    );
+    one_more(
+        &table("metric = \"vmlinux.txt\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\""),
+        "\"vmlinux.txt\"",
+        "unknown metric `vmlinux.txt`",
+        "did you mean `vmlinux.text`?",
+    );
+    one_more(
+        &table("metric = \"hackbench.time\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\""),
+        "\"hackbench.time\"",
+        "unknown metric `hackbench.time`",
+        "possible: `vmlinux.file`",
+    );
+    one_more(
+        &table("metric = \"vmlinux.section.\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\""),
+        "\"vmlinux.section.\"",
+        "unknown metric `vmlinux.section.`",
+        "`vmlinux.section.NAME`",
+    );
+    one_more(
+        &table("metric = \"image.file\"\ncolumns = \"NR_CPU\"\nrows = \"OFFSTACK\""),
+        "\"NR_CPU\"",
+        "`columns`: there is no axis `NR_CPU`",
+        "did you mean `NR_CPUS`?",
+    );
+    one_more(
+        &table("metric = \"image.file\"\ncolumns = [\"NR_CPUS\", \"arch\"]\nrows = \"OFFSTACK\""),
+        "[\"NR_CPUS\", \"arch\"]",
+        "`columns` of a pivot is one axis",
+        "layout = \"list\"",
+    );
+    one_more(
+        &table("metric = \"image.file\"\ncolumns = \"NR_CPUS\"\nrows = \"CONFIG_NR_CPUS\""),
+        "\"CONFIG_NR_CPUS\"",
+        "`rows` and `columns` are the same axis",
+        "possible: `arch`, `OFFSTACK`",
+    );
+    one_more(
+        &table("metric = \"image.file\"\ncolumns = \"NR_CPUS\"\nrows = \"arch\"\nderived = [\"ratio\"]"),
+        "[\"ratio\"]",
+        "`derived` compares rows, but axis `arch` has one value",
+        "`NR_CPUS`, `OFFSTACK`",
+    );
+}
+
+#[test]
+fn list_table_faults() {
+    let case = |lines: &str, place: &str, message: &str, help: &str| {
+        one_more(&format!("[[table]]\nlayout = \"list\"\n{lines}\n"), place, message, help);
+    };
+    let label = "columns = [\"label\"]\n";
+    case("", "[[table]]", "this `[[table]]` has no `columns`", "difference:vmlinux.text");
+    case(
+        "columns = [\"vmlinux.tex\"]",
+        "\"vmlinux.tex\"",
+        "unknown metric `vmlinux.tex`",
+        "did you mean `vmlinux.text`?",
+    );
+    case(
+        "columns = [\"difference:vmlinux.text+vmlinux\"]",
+        "\"difference:vmlinux.text+vmlinux\"",
+        "unknown metric `vmlinux`",
+        "did you mean",
+    );
+    case(
+        &format!("{label}metric = \"image.file\""),
+        "\"image.file\"",
+        "`metric` belongs to layout = \"pivot\"",
+        "remove it",
+    );
+    case(
+        &format!("{label}row = \"{{OFFSTACK}}{{HZ}}\""),
+        "\"{OFFSTACK}{HZ}\"",
+        "`row`: there is no axis `HZ`",
+        "possible",
+    );
+    case(
+        &format!("{label}row = \"{{OFFSTACK\""),
+        "\"{OFFSTACK\"",
+        "`row` has a brace without its partner",
+        "in braces",
+    );
+    case(
+        &format!("{label}row = \"OFFSTACK}}\""),
+        "\"OFFSTACK}\"",
+        "`row` has a brace without its partner",
+        "in braces",
+    );
+    case(
+        &format!("{label}row = \"{{OFFSTACK}}\""),
+        "\"{OFFSTACK}\"",
+        "two rows would be labelled `n`: riscv64-NR_CPUS=256-OFFSTACK=n and riscv64-NR_CPUS=512-OFFSTACK=n",
+        "every axis that varies",
+    );
+    case(
+        &format!("{label}baseline = {{ NR_CPUS = 256 }}"),
+        "{ NR_CPUS = 256 }",
+        "`baseline` means 2 cells: `riscv64-NR_CPUS=256-OFFSTACK=n`, `riscv64-NR_CPUS=256-OFFSTACK=y`",
+        "as many axes",
+    );
+    case(
+        &format!("{label}baseline = {{ NR_CPUS = 128 }}"),
+        "128",
+        "`baseline`: axis `NR_CPUS` has no value `128`",
+        "possible",
+    );
+    case(
+        &format!("{label}where = {{ NR_CPUS = 512 }}\nbaseline = {{ NR_CPUS = 256 }}"),
+        "{ NR_CPUS = 256 }",
+        "no cell of this table is the `baseline`",
+        "NR_CPUS = 256",
+    );
+    case(
+        &format!("{label}layuot = 1"),
+        "layuot",
+        "unknown key `layuot` in `table`",
+        "did you mean `layout`?",
+    );
+}
+
+#[test]
+fn a_faulty_axis_or_benchmark_is_not_blamed_on_what_uses_it() {
+    let uses = "[labels.HZ]\n300 = \"x\"\n[[exclude]]\nHZ = 300\n[[table]]\nmetric = \"image.file\"\ncolumns = \"HZ\"\nrows = \"NR_CPUS\"\n";
+    for axis in ["HZ = 1.5", "HZ = []", "HZ = [100, \"a\\nb\"]"] {
+        let found = faults(&with_axes(&format!("arch = \"riscv64\"\nNR_CPUS = 8\n{axis}\n{uses}")));
+        assert_eq!(found.len(), 1, "{axis}: {found:#?}");
+    }
+    let pivot = "[[table]]\nmetric = \"image.file\"\nrows = \"OFFSTACK\"\n";
+    for uses in [
+        "columns = \"NR_CPUS\"\nderived = [\"diff\"]",
+        "columns = [5]",
+        "columns = \"NR_CPUS\"\nwhere = { NR_CPUS = [1.5] }",
+        "columns = \"NR_CPUS\"\n[[exclude]]\nNR_CPUS = [1.5]",
+        "columns = \"NR_CPUS\"\n[[include]]\nNR_CPUS = 1.5",
+    ] {
+        let found = faults(&format!("{GOOD}{pivot}{uses}\n"));
+        assert_eq!(found.len(), 1, "{uses}: {found:#?}");
+    }
+    let table = "[[table]]\nmetric = \"b.t\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\"\n";
+    one_more(
+        &format!("[[benchmark]]\nname = \"b\"\ncommand = \"x\"\npattern = '('\n{table}"),
+        "'('",
+        "`pattern` is no regular expression: unclosed group",
+        "",
+    );
+}
+
+#[test]
+fn a_syntax_error_is_shown_where_it_is() {
+    let found = faults("name = \"x\"\naxes = [\n");
+    assert_eq!(found.len(), 1);
+    assert!(found[0].message.starts_with("not valid TOML"), "{}", found[0].message);
+}
+
+// Files.
+
+#[test]
+fn shipped_matrices_load() {
+    let shipped = |name: &str| {
+        let path = dir().join("matrices").join(format!("{name}.toml"));
+        let matrix = load(&path, &ctx()).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(matrix.name, name);
+        matrix
+    };
+    assert_eq!(shipped("quickstart").cells.len(), 4);
+    assert_eq!(shipped("riscv-cpumask-offstack").cells.len(), 14);
+    assert_eq!(ids(&shipped("smoke")), ["riscv64-NR_CPUS=64-OFFSTACK=n", "aarch64-NR_CPUS=64-OFFSTACK=n"]);
+    let arm64 = shipped("arm64-cpumask-offstack");
+    assert_eq!(
+        ids(&arm64),
+        [
+            "aarch64-NR_CPUS=256-OFFSTACK=n",
+            "aarch64-NR_CPUS=512-OFFSTACK=n",
+            "aarch64-NR_CPUS=512-OFFSTACK=y",
+        ]
+    );
+    assert_eq!(arm64.benchmarks[0].repeat, 10);
+}
+
+#[test]
+fn paths_are_relative_to_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.patch"), "").unwrap();
+    let file = dir.path().join("m.toml");
+    std::fs::write(&file, format!("{GOOD}[kernel]\npatches = [\"a.patch\"]\n")).unwrap();
+    assert_eq!(load(&file, &ctx()).unwrap().kernel.patches, [dir.path().join("a.patch")]);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let error = load(Path::new("no/such.toml"), &ctx()).unwrap_err();
+    assert!(matches!(error, LoadError::Io { .. }));
+    assert!(error.to_string().starts_with("cannot read no/such.toml: "), "{error}");
+}
+
+// --only
+
+fn only(texts: &[&str]) -> Result<Matrix, SelectError> {
+    let mut matrix = load_text(&format!(
+        "{GOOD}[labels.OFFSTACK]\ny = \"offstack\"\n[[exclude]]\nNR_CPUS = 256\nOFFSTACK = \"y\"\n"
+    ));
+    let only = texts.iter().map(|t| t.parse()).collect::<Result<Vec<Only>, _>>()?;
+    select(&mut matrix, &only)?;
+    Ok(matrix)
+}
+
+#[test]
+fn only_keeps_matching_cells_and_their_values() {
+    let m = only(&["CPUMASK_OFFSTACK=n", "CONFIG_NR_CPUS=512"]).unwrap();
+    assert_eq!(ids(&m), ["riscv64-NR_CPUS=512-OFFSTACK=n"]);
+    assert_eq!(m.axes[1].values, ["512"]);
+    assert_eq!(ids(&only(&["NR_CPUS=256", "NR_CPUS=512"]).unwrap()).len(), 3, "one axis adds up");
+    assert_eq!(ids(&only(&["NR_CPUS=256,512"]).unwrap()).len(), 3);
+    assert_eq!(ids(&only(&["OFFSTACK=offstack"]).unwrap()), ["riscv64-NR_CPUS=512-OFFSTACK=y"]);
+    assert_eq!(only(&[]).unwrap().cells.len(), 3);
+}
+
+#[test]
+fn only_says_what_is_possible() {
+    let message = |text: &str| only(&[text]).unwrap_err().to_string();
+    assert_eq!(
+        message("NRCPUS=1"),
+        "the matrix has no axis `NRCPUS`: did you mean `NR_CPUS`? possible: `arch`, `NR_CPUS`, `OFFSTACK`"
+    );
+    assert_eq!(message("NR_CPUS=1024"), "axis `NR_CPUS` has no value `1024`: possible: `256`, `512`");
+    assert!(message("NR_CPUS").contains("AXIS=VALUE"));
+    assert!(message("=4").contains("AXIS=VALUE"));
+    assert!(message("NR_CPUS=4,").contains("AXIS=VALUE"));
+    let nothing = only(&["NR_CPUS=256", "OFFSTACK=y"]).unwrap_err().to_string();
+    assert_eq!(
+        nothing,
+        "no cell of the matrix has NR_CPUS=256 and OFFSTACK=y: the matrix file excludes the combination"
+    );
+}

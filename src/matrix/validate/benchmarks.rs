@@ -1,0 +1,285 @@
+//! `[[benchmark]]`: what runs in the guest.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+use regex::Regex;
+
+use super::axes::Axes;
+use super::{Check, is_name};
+use crate::matrix::BenchmarkDef;
+use crate::matrix::hint::{quoted, suggest};
+use crate::matrix::raw::{At, RawBenchmark, RawMetric};
+use crate::matrix::read::ROOT;
+use crate::model::{Benchmark, Metric};
+
+/// First parts of the sizes' names; no benchmark can have them.
+const SIZES: [&str; 2] = ["vmlinux", "image"];
+
+/// The benchmarks that could be read.
+#[derive(Default)]
+pub(super) struct Benchmarks {
+    pub list: Vec<Benchmark>,
+    /// Names of those whose metrics are not known because of a fault.
+    lost: Vec<String>,
+    /// Whether there are benchmarks of which not even the name is known.
+    nameless: bool,
+}
+
+impl Benchmarks {
+    /// Names of all metrics.
+    pub fn metrics(&self) -> Vec<String> {
+        let of = |b: &Benchmark| b.metrics.keys().map(|m| format!("{}.{m}", b.name)).collect::<Vec<_>>();
+        self.list.iter().flat_map(of).collect()
+    }
+
+    /// Whether `metric` may belong to a benchmark that is faulty.
+    pub fn may_have(&self, metric: &str) -> bool {
+        let bench = metric.split_once('.').map_or(metric, |(bench, _)| bench);
+        self.nameless || self.lost.iter().any(|lost| lost == bench)
+    }
+}
+
+pub(super) fn benchmarks(raw: Vec<At<RawBenchmark>>, axes: &Axes, check: &mut Check) -> Benchmarks {
+    let mut all = Benchmarks { nameless: check.gone.has(&ROOT, "benchmark"), ..Benchmarks::default() };
+    let mut names = HashSet::new();
+    for At { value: raw, span } in raw {
+        let Some(name) = name(&raw, &span, check) else {
+            all.nameless = true;
+            continue;
+        };
+        if !names.insert(name.value.clone()) {
+            let message = format!("there are two benchmarks `{}`", name.value);
+            let help = format!("tell them apart: name = \"{}-2\"", name.value);
+            check.fault(&name.span, message, help);
+        }
+        match benchmark(&name.value, raw, &span, axes, check) {
+            Some(benchmark) => all.list.push(benchmark),
+            None => all.lost.push(name.value),
+        }
+    }
+    all
+}
+
+/// The benchmark's name: as given, or that of the built-in one.
+fn name(raw: &RawBenchmark, span: &Range<usize>, check: &mut Check) -> Option<At<String>> {
+    let Some(name) = &raw.name else {
+        if raw.builtin.is_none() && !check.gone.has(span, "use") {
+            let help = "give use = \"hackbench\" for a built-in one, or name, command and pattern for your own: name = \"mybench\"";
+            check.missing(span, "name", "this `[[benchmark]]` has no `name`", help);
+        }
+        return raw.builtin.clone();
+    };
+    if !is_name(name, "_-") || SIZES.contains(&name.as_str()) {
+        let message = format!("`name` of a benchmark cannot be `{}`", name.escape_debug());
+        check.fault(
+            &name.span,
+            message,
+            "letters, digits, `_` and `-`, neither `vmlinux` nor `image`: name = \"mybench\"",
+        );
+        return None;
+    }
+    Some(name.clone())
+}
+
+fn benchmark(
+    name: &str,
+    raw: RawBenchmark,
+    span: &Range<usize>,
+    axes: &Axes,
+    check: &mut Check,
+) -> Option<Benchmark> {
+    let own_files = raw.files.as_ref().map(|list| files(list, axes, check));
+    let own_packages = raw.packages.as_ref().map(|list| check.packages(list));
+    let repeat = check.number_or("repeat", raw.repeat.as_ref(), 1..=10_000, 5);
+    let timeout_s = check.seconds("timeout", raw.timeout.as_ref(), 300);
+    let what = match raw.builtin.clone() {
+        Some(builtin) => from_builtin(&builtin, &raw, check),
+        None => from_own(&raw, span, check),
+    }?;
+    // Whoever brings the program does not want the distribution's.
+    let usual = if own_files.is_some() { Vec::new() } else { what.packages };
+    Some(Benchmark {
+        name: name.to_owned(),
+        command: what.command,
+        repeat,
+        timeout_s,
+        pattern: what.pattern,
+        metrics: what.metrics,
+        packages: own_packages.unwrap_or(usual),
+        files: own_files.unwrap_or_default(),
+    })
+}
+
+/// What a built-in and a user's own benchmark say in different ways.
+struct What {
+    command: Vec<String>,
+    pattern: String,
+    metrics: IndexMap<String, Metric>,
+    packages: Vec<String>,
+}
+
+fn from_builtin(at: &At<String>, raw: &RawBenchmark, check: &mut Check) -> Option<What> {
+    let foreign = [
+        ("command", raw.command.as_ref().map(|at| &at.span)),
+        ("pattern", raw.pattern.as_ref().map(|at| &at.span)),
+        ("unit", raw.unit.as_ref().map(|at| &at.span)),
+        ("better", raw.better.as_ref().map(|at| &at.span)),
+        ("metrics", raw.metrics.first().map(|(_, at)| &at.span)),
+    ];
+    for (key, span) in foreign {
+        if let Some(span) = span {
+            let help =
+                "remove one of them: a built-in one takes args, repeat, timeout, name, packages and files";
+            check.fault(span, format!("`use` and `{key}` do not go together"), help);
+        }
+    }
+    let args = raw.args.as_ref().map(|at| check.words("args", at));
+    let known = check.ctx.benchmarks.iter();
+    let Some(BenchmarkDef { program, args: usual, pattern, metrics, packages, .. }) =
+        known.clone().find(|b| b.name == at.value)
+    else {
+        let help = format!(
+            "{}; your own has name, command and pattern",
+            suggest(at, known.map(|b| b.name.as_str()))
+        );
+        check.fault(&at.span, format!("unknown benchmark `{}`", at.escape_debug()), help);
+        return None;
+    };
+    let mut command = vec![program.clone()];
+    command.extend(args.unwrap_or(usual.clone()));
+    Some(What { command, pattern: pattern.clone(), metrics: metrics.clone(), packages: packages.clone() })
+}
+
+fn from_own(raw: &RawBenchmark, span: &Range<usize>, check: &mut Check) -> Option<What> {
+    if let Some(args) = &raw.args {
+        if !check.gone.has(span, "use") {
+            check.fault(
+                &args.span,
+                "`args` without `use`",
+                "put the arguments into command = \"mybench --loops 20\"",
+            );
+        }
+    }
+    if raw.command.is_none() {
+        check.missing(
+            span,
+            "command",
+            "this `[[benchmark]]` has no `command`",
+            "name the program and its arguments: command = \"mybench --loops 20\"",
+        );
+    }
+    let command = raw.command.as_ref().map(|at| {
+        let words = check.words("command", at);
+        if words.first().is_none_or(|program| program.is_empty()) {
+            check.fault(&at.span, "`command` names no program", "as in command = \"mybench --loops 20\"");
+        }
+        words
+    });
+    if raw.pattern.is_none() {
+        let help = "say where its output holds the values: pattern = 'took (?<time>[0-9.]+) s'";
+        check.missing(span, "pattern", "this `[[benchmark]]` has no `pattern`", help);
+    }
+    let pattern = raw.pattern.as_ref()?;
+    let metrics = metrics(pattern, raw, span, check)?;
+    Some(What { command: command?, pattern: pattern.value.clone(), metrics, packages: Vec::new() })
+}
+
+/// The meaning of every named group of the pattern.
+fn metrics(
+    pattern: &At<String>,
+    raw: &RawBenchmark,
+    span: &Range<usize>,
+    check: &mut Check,
+) -> Option<IndexMap<String, Metric>> {
+    let groups = groups(pattern, check)?;
+    for (key, _) in &raw.metrics {
+        if !groups.contains(&key.value) {
+            let message = format!("`pattern` has no group `{}`", key.escape_debug());
+            check.fault(&key.span, message, suggest(key, groups.iter().map(String::as_str)));
+        }
+    }
+    let fallback = At { value: RawMetric::default(), span: span.clone() };
+    let mut all = IndexMap::new();
+    for group in groups {
+        let own = raw.metrics.iter().find(|(key, _)| key.value == group).map_or(&fallback, |(_, own)| own);
+        let unit = own.unit.as_ref().or(raw.unit.as_ref());
+        let better = own.better.as_ref().or(raw.better.as_ref());
+        if let Some(unit) = unit {
+            check.line("unit", unit);
+        }
+        let has = [
+            ("unit", unit.is_some(), "unit = \"s\""),
+            ("better", better.is_some(), "better = \"lower\" or \"higher\""),
+        ];
+        for (key, given, example) in has {
+            if !given && !check.gone.has(&own.span, key) && !check.gone.has(span, key) {
+                check.fault(
+                    &pattern.span,
+                    format!("metric `{group}` has no `{key}`"),
+                    format!("add {example}"),
+                );
+            }
+        }
+        if let (Some(unit), Some(better)) = (unit, better) {
+            all.insert(group, Metric { unit: unit.value.clone(), better: better.value });
+        }
+    }
+    Some(all)
+}
+
+/// Named groups of a pattern; faults where it does not compile or has none.
+fn groups(pattern: &At<String>, check: &mut Check) -> Option<Vec<String>> {
+    let regex = match Regex::new(pattern) {
+        Ok(regex) => regex,
+        Err(e) => {
+            let e = e.to_string();
+            let why = e.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            let help = "in single quotes backslashes stay as they are: pattern = 'took (?<time>[0-9.]+) s'";
+            check.fault(&pattern.span, format!("`pattern` is no regular expression: {why}"), help);
+            return None;
+        }
+    };
+    let names: Vec<_> = regex.capture_names().flatten().map(str::to_owned).collect();
+    if names.is_empty() {
+        let help = "each metric is a named group: pattern = 'took (?<time>[0-9.]+) s'";
+        check.fault(&pattern.span, "`pattern` has no named group", help);
+        return None;
+    }
+    Some(names)
+}
+
+/// The host's files; each must be there for every architecture of the matrix.
+fn files(list: &At<Vec<At<String>>>, axes: &Axes, check: &mut Check) -> Vec<PathBuf> {
+    let mut names = HashSet::new();
+    for at in &list.value {
+        let lacking: Vec<&str> = match at.contains("{arch}") {
+            false => {
+                check.path("file", at, Path::is_file);
+                Vec::new()
+            }
+            true => axes
+                .archs()
+                .iter()
+                .map(String::as_str)
+                .filter(|a| !check.dir.join(at.replace("{arch}", a)).is_file())
+                .collect(),
+        };
+        if !lacking.is_empty() {
+            let message = format!("file `{}` is not there for {}", at.value, quoted(lacking));
+            check.fault(
+                &at.span,
+                message,
+                format!("looked in {}; paths are relative to the matrix file", check.dir.display()),
+            );
+        }
+        let name = Path::new(&at.value).file_name().unwrap_or_default();
+        if !names.insert(name) {
+            let message = format!("two files would be /bin/{}", name.to_string_lossy());
+            check.fault(&at.span, message, "rename one of them");
+        }
+    }
+    list.iter().map(|at| check.dir.join(&at.value)).collect()
+}
