@@ -1,0 +1,123 @@
+//! Architectures, each described by one file `qemu/NAME.toml`. Nothing else
+//! in the program knows an architecture's name.
+
+use serde::Deserialize;
+
+use crate::assets;
+
+/// An architecture that kernels can be built for and booted on.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arch {
+    /// Name in matrix files: the description's file name.
+    #[serde(skip)]
+    pub name: String,
+    /// How its kernels are built.
+    pub kernel: KernelFacts,
+    /// How it is emulated.
+    pub qemu: QemuFacts,
+    /// Where its guest programs come from.
+    pub guest: GuestFacts,
+    /// Packages that provide what it needs.
+    pub packages: Packages,
+}
+
+/// How an architecture's kernels are built.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelFacts {
+    /// `ARCH=` of the kernel's makefile.
+    pub arch: String,
+    /// Usual `CROSS_COMPILE=`, with the closing dash.
+    pub cross_compile: String,
+    /// The bootable image, below the object directory.
+    pub image: String,
+    /// The make target that produces it.
+    pub target: String,
+}
+
+/// How an architecture is emulated.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QemuFacts {
+    /// Program on PATH.
+    pub program: String,
+    /// Argument of `-machine`.
+    pub machine: String,
+    /// Argument of `-cpu`.
+    pub cpu: String,
+    /// The kernel's name of the serial console.
+    pub console: String,
+    /// File name of the firmware that the emulator loads by itself, where it does.
+    pub firmware: Option<String>,
+    /// Most processors that the machine and its stock firmware start.
+    pub max_vcpus: u32,
+}
+
+/// Where an architecture's guest programs come from.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuestFacts {
+    /// Debian's name of the architecture.
+    pub debian_arch: String,
+    /// Debian release whose packages the guest runs.
+    pub suite: String,
+}
+
+/// Debian and Ubuntu packages that provide what an architecture needs.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Packages {
+    /// Cross compiler, binutils and C library.
+    pub toolchain: Vec<String>,
+    /// Emulator and firmware.
+    pub qemu: Vec<String>,
+}
+
+/// Every architecture, by name.
+///
+/// # Errors
+/// A description compiled into the program is malformed.
+pub fn all() -> anyhow::Result<Vec<Arch>> {
+    assets::texts(&assets::QEMU, "toml").into_iter().map(|(name, text)| parse(name, text)).collect()
+}
+
+/// The architecture called `name`.
+///
+/// # Errors
+/// There is none of that name.
+pub fn find(name: &str) -> anyhow::Result<Arch> {
+    let all = all()?;
+    all.into_iter()
+        .find(|a| a.name == name)
+        .ok_or_else(|| anyhow::anyhow!("no architecture '{name}'; `matrix list` shows them"))
+}
+
+fn parse(name: &str, text: &str) -> anyhow::Result<Arch> {
+    let mut arch: Arch = toml::from_str(text).map_err(|e| anyhow::anyhow!("qemu/{name}.toml: {e}"))?;
+    arch.name = name.to_owned();
+    Ok(arch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_description_parses_and_names_itself() {
+        let all = all().unwrap();
+        assert!(all.len() >= 2);
+        for arch in &all {
+            assert_eq!(find(&arch.name).unwrap(), *arch);
+            assert!(arch.kernel.cross_compile.ends_with('-'));
+            assert!(arch.qemu.max_vcpus > 1);
+        }
+    }
+
+    #[test]
+    fn unknown_key_names_the_file() {
+        let err = parse("x", "[kernel]\nspeed = 1\n").unwrap_err().to_string();
+        assert!(err.starts_with("qemu/x.toml"), "{err}");
+        assert!(err.contains("speed"), "{err}");
+    }
+}

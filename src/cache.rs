@@ -1,0 +1,271 @@
+//! What is kept between runs: sources, kernels and guest programs, each under
+//! the fingerprint of everything it was made from.
+//!
+//! An entry is a directory that appears under its name whole or not at all:
+//! it is made beside it and renamed. A lock per entry keeps two processes from
+//! making the same one at once.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fs_err as fs;
+use fs4::fs_std::FileExt;
+use serde::{Deserialize, Serialize};
+
+/// The inputs of something cached, by name: `source`, `toolchain`, ...
+///
+/// Keeping them by name is what lets a plan say *why* something is rebuilt.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Inputs(pub BTreeMap<String, String>);
+
+impl Inputs {
+    /// Adds an input.
+    pub fn add(&mut self, name: &str, value: impl Into<String>) {
+        self.0.insert(name.to_owned(), value.into());
+    }
+
+    /// Twenty hexadecimal digits that stand for all inputs.
+    pub fn fingerprint(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for (name, value) in &self.0 {
+            // Lengths keep ("ab","c") and ("a","bc") apart.
+            for part in [name, value] {
+                hasher.update(&(part.len() as u64).to_le_bytes());
+                hasher.update(part.as_bytes());
+            }
+        }
+        hasher.finalize().to_hex()[..20].to_owned()
+    }
+
+    /// What differs from `before`, for a person: `toolchain: gcc 12 -> gcc 13`.
+    pub fn changes_since(&self, before: &Inputs) -> Vec<String> {
+        let names: std::collections::BTreeSet<_> = self.0.keys().chain(before.0.keys()).collect();
+        names
+            .into_iter()
+            .filter(|n| self.0.get(*n) != before.0.get(*n))
+            .map(|n| change(n, before.0.get(n), self.0.get(n)))
+            .collect()
+    }
+}
+
+/// One changed input; long or many-lined values are named, not shown.
+fn change(name: &str, before: Option<&String>, now: Option<&String>) -> String {
+    let short = |v: &&String| v.len() <= 60 && !v.contains('\n');
+    match (before.filter(short), now.filter(short)) {
+        (Some(before), Some(now)) => format!("{name}: {before} -> {now}"),
+        _ => format!("{name} changed"),
+    }
+}
+
+/// Root of everything that is kept between runs.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+/// A held lock; released when dropped.
+#[derive(Debug)]
+pub struct Lock {
+    _file: std::fs::File,
+}
+
+impl Cache {
+    /// The cache in `root`, or `$MATRIX_CACHE`, or the user's cache folder.
+    ///
+    /// # Errors
+    /// None of them is known, or it cannot be created.
+    pub fn open(root: Option<PathBuf>) -> anyhow::Result<Cache> {
+        let root = match root.or_else(|| default_root(|n| std::env::var_os(n))) {
+            Some(root) => std::path::absolute(root)?,
+            None => anyhow::bail!("no cache folder: set MATRIX_CACHE, XDG_CACHE_HOME or HOME"),
+        };
+        fs::create_dir_all(&root)?;
+        Ok(Cache { root })
+    }
+
+    /// Where it is.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Directory of the entry `key` of `room` (`sources`, `builds`, ...); it
+    /// exists only when the entry is complete.
+    pub fn entry(&self, room: &str, key: &str) -> PathBuf {
+        self.root.join(room).join(key)
+    }
+
+    /// Directory for work in progress on an entry, kept across interruptions.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub fn work(&self, room: &str, key: &str) -> io::Result<PathBuf> {
+        let dir = self.root.join("work").join(format!("{room}-{key}"));
+        fs::create_dir_all(&dir)?;
+        Ok(dir)
+    }
+
+    /// Makes `made` the entry `key` of `room`, replacing an older one.
+    ///
+    /// # Errors
+    /// The file system refuses, for example for want of space.
+    pub fn publish(&self, made: &Path, room: &str, key: &str) -> io::Result<PathBuf> {
+        let entry = self.entry(room, key);
+        if let Some(parent) = entry.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        if entry.exists() {
+            fs::remove_dir_all(&entry)?;
+        }
+        fs::rename(made, &entry)?;
+        Ok(entry)
+    }
+
+    /// Waits until nobody else works on the entry, then keeps others out.
+    ///
+    /// # Errors
+    /// The lock file cannot be created.
+    pub async fn lock(&self, room: &str, key: &str) -> io::Result<Lock> {
+        let dir = self.root.join("locks");
+        fs::create_dir_all(&dir)?;
+        let file = std::fs::File::create(dir.join(format!("{room}-{key}")))?;
+        while !FileExt::try_lock_exclusive(&file)? {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(Lock { _file: file })
+    }
+
+    /// Keeps everybody out.
+    ///
+    /// # Errors
+    /// Somebody works on an entry.
+    pub fn lock_all(&self) -> anyhow::Result<Vec<Lock>> {
+        let Ok(entries) = fs::read_dir(self.root.join("locks")) else { return Ok(Vec::new()) };
+        let mut locks = Vec::new();
+        for entry in entries {
+            let path = entry?.path();
+            let file = std::fs::File::open(&path)?;
+            if !FileExt::try_lock_exclusive(&file)? {
+                anyhow::bail!("{}: in use by a run", path.display());
+            }
+            locks.push(Lock { _file: file });
+        }
+        Ok(locks)
+    }
+
+    /// What was last made for `name` (a cell, say), to tell why it is stale.
+    pub fn last_inputs(&self, name: &str) -> Option<Inputs> {
+        let text = fs::read_to_string(self.last_path(name)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Remembers what was made for `name`.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn remember(&self, name: &str, inputs: &Inputs) -> io::Result<()> {
+        let path = self.last_path(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        write_whole(&path, &serde_json::to_vec_pretty(inputs)?)
+    }
+
+    fn last_path(&self, name: &str) -> PathBuf {
+        let hash = blake3::hash(name.as_bytes()).to_hex();
+        self.root.join("last").join(format!("{}.json", &hash[..20]))
+    }
+}
+
+fn default_root(var: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
+    let set = |name: &str| var(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    set("MATRIX_CACHE")
+        .or_else(|| set("XDG_CACHE_HOME").map(|d| d.join("matrix")))
+        .or_else(|| set("HOME").map(|d| d.join(".cache/matrix")))
+}
+
+/// Writes a file so that a reader sees the old or the new content, never half.
+///
+/// # Errors
+/// The file system refuses.
+pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    io::Write::write_all(&mut file, content)?;
+    file.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inputs(pairs: &[(&str, &str)]) -> Inputs {
+        Inputs(pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect())
+    }
+
+    #[test]
+    fn fingerprint_depends_on_every_name_and_value() {
+        let base = inputs(&[("a", "1"), ("b", "2")]);
+        assert_eq!(base.fingerprint(), inputs(&[("b", "2"), ("a", "1")]).fingerprint());
+        for other in [
+            inputs(&[("a", "1")]),
+            inputs(&[("a", "1"), ("b", "3")]),
+            inputs(&[("a", "1"), ("c", "2")]),
+            inputs(&[("a", "1b"), ("", "2")]),
+        ] {
+            assert_ne!(base.fingerprint(), other.fingerprint(), "{other:?}");
+        }
+        assert_eq!(base.fingerprint().len(), 20);
+    }
+
+    #[test]
+    fn changes_name_what_changed() {
+        let before = inputs(&[("toolchain", "gcc 12"), ("config", "A\nB"), ("same", "x")]);
+        let now = inputs(&[("toolchain", "gcc 13"), ("config", "A\nC"), ("same", "x"), ("new", "y")]);
+        assert_eq!(
+            now.changes_since(&before),
+            ["config changed", "new changed", "toolchain: gcc 12 -> gcc 13"]
+        );
+        assert!(now.changes_since(&now).is_empty());
+    }
+
+    #[test]
+    fn root_prefers_the_most_specific_variable() {
+        let env = |names: &'static [&'static str]| {
+            default_root(move |n| names.contains(&n).then(|| format!("/{n}").into()))
+        };
+        assert_eq!(env(&["MATRIX_CACHE", "HOME"]), Some("/MATRIX_CACHE".into()));
+        assert_eq!(env(&["XDG_CACHE_HOME", "HOME"]), Some("/XDG_CACHE_HOME/matrix".into()));
+        assert_eq!(env(&["HOME"]), Some("/HOME/.cache/matrix".into()));
+        assert_eq!(env(&[]), None);
+    }
+
+    #[tokio::test]
+    async fn published_entry_replaces_an_older_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(Some(dir.path().into())).unwrap();
+        for text in ["one", "two"] {
+            let _lock = cache.lock("builds", "k").await.unwrap();
+            let work = cache.work("builds", "k").unwrap();
+            fs::write(work.join("f"), text).unwrap();
+            let entry = cache.publish(&work, "builds", "k").unwrap();
+            assert_eq!(fs::read_to_string(entry.join("f")).unwrap(), text);
+            assert!(!work.exists());
+        }
+    }
+
+    #[tokio::test]
+    async fn second_lock_waits_for_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(Some(dir.path().into())).unwrap();
+        let first = cache.lock("builds", "k").await.unwrap();
+        let second = tokio::time::timeout(Duration::from_millis(300), cache.lock("builds", "k"));
+        assert!(second.await.is_err(), "two held the lock at once");
+        drop(first);
+        let again = tokio::time::timeout(Duration::from_secs(5), cache.lock("builds", "k"));
+        again.await.unwrap().unwrap();
+    }
+}
