@@ -1,0 +1,378 @@
+//! One kernel: everything it is made from, whether it is there already, and
+//! how it is made.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use fs_err as fs;
+use serde::{Deserialize, Serialize};
+
+use super::config::{self, Configured, Make, Request};
+use super::elf::{self, Sizes};
+use super::source::SourceTree;
+use super::toolchain::Tools;
+use crate::arch::Arch;
+use crate::cache::{Cache, Inputs, write_whole};
+use crate::model::{BaseConfig, Failure, Kernel, Stage};
+use crate::process::{self, Ended, Limits, Spec, Stop};
+
+const ROOM: &str = "builds";
+/// Raise it when the way of building changes what comes out.
+const RECIPE: &str = "1";
+const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
+const GRACE: Duration = Duration::from_secs(5);
+
+/// One kernel to be built, described by data.
+#[derive(Debug, Clone)]
+pub struct KernelBuild {
+    /// The architecture it is for.
+    pub arch: Arch,
+    /// The tree it is built from.
+    pub source: SourceTree,
+    /// Its configuration.
+    pub request: Request,
+    /// Its compiler.
+    pub tools: Tools,
+    /// Further make variables.
+    pub make: Vec<String>,
+}
+
+/// What is known of a kernel once it is built; `build.json` of its entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BuildInfo {
+    /// Everything it was made from.
+    pub inputs: Inputs,
+    /// `make kernelrelease`: what `uname -r` says in the guest.
+    pub release: String,
+    /// GNU build ID of vmlinux.
+    pub build_id: Option<String>,
+    /// Sizes of vmlinux.
+    pub sizes: Sizes,
+    /// Size of vmlinux without symbols, in bytes, by the toolchain's `strip`.
+    pub stripped: u64,
+    /// Size of the bootable image in bytes.
+    pub image: u64,
+    /// Rules of the tree that were replaced.
+    pub overridden: Vec<String>,
+    /// Symbols of built-in fragments that the tree does not have.
+    pub unknown: Vec<String>,
+    /// Commands that make printed: what the next build's progress is measured by.
+    pub steps: u64,
+    /// Wall-clock seconds of compiling.
+    pub seconds: f64,
+    /// Toolchain versions.
+    pub toolchain: String,
+    /// Source description.
+    pub source: String,
+}
+
+/// A built kernel in the cache.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Built {
+    /// Directory with `vmlinux`, `Image`, `config`, `build.log`, `build.json`.
+    pub dir: PathBuf,
+    /// What is known of it.
+    pub info: BuildInfo,
+}
+
+impl Built {
+    /// The image that QEMU loads.
+    pub fn image(&self) -> PathBuf {
+        self.dir.join("Image")
+    }
+}
+
+impl KernelBuild {
+    /// Describes the kernel of one cell.
+    ///
+    /// # Errors
+    /// A configuration fragment cannot be read.
+    pub fn describe(
+        arch: &Arch,
+        kernel: &Kernel,
+        symbols: &BTreeMap<String, String>,
+        source: &SourceTree,
+        tools: &Tools,
+    ) -> anyhow::Result<KernelBuild> {
+        let request =
+            Request::gather(&kernel.base, &kernel.fragments, &arch.name, &[&kernel.config, symbols])?;
+        Ok(KernelBuild {
+            arch: arch.clone(),
+            source: source.clone(),
+            request,
+            tools: tools.clone(),
+            make: kernel.make.clone(),
+        })
+    }
+
+    /// Everything that decides what comes out.
+    ///
+    /// # Errors
+    /// The base configuration cannot be read.
+    pub fn inputs(&self) -> anyhow::Result<Inputs> {
+        let mut inputs = Inputs::default();
+        inputs.add("recipe", RECIPE);
+        inputs.add("arch", &self.arch.kernel.arch);
+        inputs.add("targets", &self.arch.kernel.target);
+        inputs.add("source", &self.source.fingerprint);
+        inputs.add("toolchain", &self.tools.version);
+        inputs.add("make flags", self.variables().join(" "));
+        inputs.add("configuration", self.request.text());
+        match &self.request.base {
+            BaseConfig::Target(target) => inputs.add("base configuration", target),
+            BaseConfig::File(path) => inputs.add("base configuration", fs::read_to_string(path)?),
+        }
+        Ok(inputs)
+    }
+
+    /// The kernel if it is in the cache, whole.
+    pub fn find(cache: &Cache, fingerprint: &str) -> Option<Built> {
+        let dir = cache.entry(ROOM, fingerprint);
+        let info: BuildInfo = serde_json::from_slice(&fs::read(dir.join("build.json")).ok()?).ok()?;
+        let built = Built { dir, info };
+        let size = |name: &str| fs::metadata(built.dir.join(name)).map(|m| m.len()).ok();
+        let whole = size("vmlinux") == Some(built.info.sizes.file) && size("Image") == Some(built.info.image);
+        (whole && size("config").is_some()).then_some(built)
+    }
+
+    fn variables(&self) -> Vec<String> {
+        self.tools.make.iter().chain(&self.make).cloned().collect()
+    }
+
+    fn make<'a>(&'a self, objdir: &'a Path) -> Make<'a> {
+        Make { source: &self.source, arch: &self.arch.kernel.arch, objdir, variables: self.variables() }
+    }
+
+    /// The command that compiles it, for people.
+    pub fn command(&self, objdir: &Path, jobs: usize) -> Spec {
+        self.make(objdir).spec().arg(format!("-j{jobs}")).arg("vmlinux").arg(&self.arch.kernel.target)
+    }
+}
+
+/// Configures and verifies a kernel in its object directory, compiling nothing.
+///
+/// # Errors
+/// A requested value did not stick, or Kconfig failed.
+pub async fn configure(
+    build: &KernelBuild,
+    fingerprint: &str,
+    cache: &Cache,
+    stop: &Stop,
+) -> Result<Configured, Failure> {
+    let objdir = cache
+        .work(ROOM, fingerprint)
+        .map_err(|e| failure(Stage::Config, "no object directory", &e.into()))?;
+    let objdir = objdir.join("obj");
+    let configured = async {
+        fs::create_dir_all(&objdir)?;
+        config::configure(&build.make(&objdir), &build.request, stop).await
+    };
+    configured.await.map_err(|e| failure(Stage::Config, "config", &e))
+}
+
+/// Compiles a configured kernel, measures it and puts it into the cache.
+/// `progress` is called with the number of commands that make has printed.
+/// The log stays beside the object directory when compiling fails.
+///
+/// # Errors
+/// Compiling failed (with the first error and the log's path) or the cache
+/// cannot be written.
+pub async fn compile(
+    build: &KernelBuild,
+    configured: &Configured,
+    jobs: usize,
+    cache: &Cache,
+    stop: &Stop,
+    progress: impl FnMut(u64),
+) -> Result<Built, Failure> {
+    let inputs = build.inputs().map_err(|e| failure(Stage::Build, "inputs", &e))?;
+    let work = cache
+        .work(ROOM, &inputs.fingerprint())
+        .map_err(|e| failure(Stage::Build, "no object directory", &e.into()))?;
+    let began = Instant::now();
+    let steps = make_kernel(build, &work, jobs, stop, progress).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    publish(build, configured, inputs, &work, Figures { steps, seconds }, cache, stop)
+        .await
+        .map_err(|e| failure(Stage::Build, "build", &e))
+}
+
+/// Path of the log of the build that is, or was last, under way.
+///
+/// # Errors
+/// The cache cannot be written.
+pub fn log_path(cache: &Cache, fingerprint: &str) -> std::io::Result<PathBuf> {
+    Ok(cache.work(ROOM, fingerprint)?.join("build.log"))
+}
+
+async fn make_kernel(
+    build: &KernelBuild,
+    work: &Path,
+    jobs: usize,
+    stop: &Stop,
+    mut progress: impl FnMut(u64),
+) -> Result<u64, Failure> {
+    let log = work.join("build.log");
+    let mut steps = 0;
+    let mut errors = FirstError::default();
+    let limits = Limits { deadline: Some(LIMIT), grace: GRACE, ..Limits::default() };
+    let spec = build.command(&work.join("obj"), jobs).log(&log);
+    let exit = process::run(&spec, &limits, stop, |_, line| {
+        if line.starts_with(b"  ") {
+            steps += 1;
+            progress(steps);
+        }
+        errors.look_at(line);
+        ControlFlow::Continue(())
+    })
+    .await
+    .map_err(|e| failure(Stage::Build, "make", &e.into()))?;
+    match exit.status {
+        Ended::Code(0) => Ok(steps),
+        status => Err(Failure {
+            stage: Stage::Build,
+            what: if matches!(status, Ended::Code(_)) { "compile error" } else { "build stopped" }.to_owned(),
+            detail: format!("{}\nmake {status}; whole log: {}", errors.text(), log.display()),
+            boot: None,
+            benchmark: None,
+        }),
+    }
+}
+
+/// The first error of a compiler, linker or make, with a few lines behind it.
+#[derive(Debug, Default)]
+struct FirstError {
+    lines: Vec<String>,
+}
+
+impl FirstError {
+    const CONTEXT: usize = 6;
+
+    fn look_at(&mut self, line: &[u8]) {
+        if self.lines.len() >= Self::CONTEXT {
+            return;
+        }
+        let line = String::from_utf8_lossy(line);
+        let is_error = ["error:", "Error:", "*** ", "undefined reference", "fatal error", "No space left"];
+        if !self.lines.is_empty() || is_error.iter().any(|e| line.contains(e)) {
+            self.lines.push(line.trim_end().to_owned());
+        }
+    }
+
+    fn text(&self) -> String {
+        if self.lines.is_empty() {
+            "no error message was recognised".to_owned()
+        } else {
+            self.lines.join("\n")
+        }
+    }
+}
+
+struct Figures {
+    steps: u64,
+    seconds: f64,
+}
+
+/// Gathers what is worth keeping and drops the object directory.
+async fn publish(
+    build: &KernelBuild,
+    configured: &Configured,
+    inputs: Inputs,
+    work: &Path,
+    figures: Figures,
+    cache: &Cache,
+    stop: &Stop,
+) -> anyhow::Result<Built> {
+    let objdir = work.join("obj");
+    let out = work.join("out");
+    fs::create_dir_all(&out)?;
+    for (from, to) in
+        [("vmlinux", "vmlinux"), (build.arch.kernel.image.as_str(), "Image"), (".config", "config")]
+    {
+        fs::copy(objdir.join(from), out.join(to)).with_context(|| format!("make left no {from}"))?;
+    }
+    fs::copy(work.join("build.log"), out.join("build.log"))?;
+    let facts = elf::read(&out.join("vmlinux"))?;
+    let info = BuildInfo {
+        release: fs::read_to_string(objdir.join("include/config/kernel.release"))?.trim().to_owned(),
+        build_id: facts.build_id,
+        stripped: stripped_size(&build.tools, &out.join("vmlinux"), stop).await?,
+        image: fs::metadata(out.join("Image"))?.len(),
+        sizes: facts.sizes,
+        overridden: configured.overridden.clone(),
+        unknown: configured.unknown.clone(),
+        steps: figures.steps,
+        seconds: figures.seconds,
+        toolchain: build.tools.version.clone(),
+        source: build.source.describe.clone(),
+        inputs,
+    };
+    write_whole(&out.join("build.json"), &serde_json::to_vec_pretty(&info)?)?;
+    let dir = cache.publish(&out, ROOM, &info.inputs.fingerprint())?;
+    fs::remove_dir_all(work)?;
+    Ok(Built { dir, info })
+}
+
+async fn stripped_size(tools: &Tools, vmlinux: &Path, stop: &Stop) -> anyhow::Result<u64> {
+    let stripped = tempfile::NamedTempFile::new_in(vmlinux.parent().unwrap_or(Path::new(".")))?;
+    let strip = Spec::new(&tools.strip).arg("-o").arg(stripped.path()).arg(vmlinux);
+    process::output(&strip, Duration::from_secs(600), stop).await?;
+    Ok(fs::metadata(stripped.path())?.len())
+}
+
+fn failure(stage: Stage, what: &str, error: &anyhow::Error) -> Failure {
+    Failure { stage, what: what.to_owned(), detail: format!("{error:#}"), boot: None, benchmark: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_error_is_kept_with_what_follows_and_no_more() {
+        let mut errors = FirstError::default();
+        assert_eq!(errors.text(), "no error message was recognised");
+        for line in ["  CC      a.o", "a.c:3:1: error: expected ';'", "    3 | x", "      | ^"] {
+            errors.look_at(line.as_bytes());
+        }
+        for _ in 0..100 {
+            errors.look_at(b"make[2]: *** [a.o] Error 1");
+        }
+        let text = errors.text();
+        assert!(text.starts_with("a.c:3:1: error: expected ';'\n    3 | x"), "{text}");
+        assert_eq!(text.lines().count(), FirstError::CONTEXT);
+    }
+
+    #[test]
+    fn truncated_entry_is_not_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(Some(dir.path().into())).unwrap();
+        let entry = cache.entry(ROOM, "f");
+        fs::create_dir_all(&entry).unwrap();
+        let sizes = Sizes { file: 4, text: 1, data: 1, bss: 1, sections: BTreeMap::new() };
+        let info = BuildInfo {
+            inputs: Inputs::default(),
+            release: "6".into(),
+            build_id: None,
+            sizes,
+            stripped: 3,
+            image: 2,
+            overridden: vec![],
+            unknown: vec![],
+            steps: 1,
+            seconds: 1.0,
+            toolchain: String::new(),
+            source: String::new(),
+        };
+        fs::write(entry.join("build.json"), serde_json::to_vec(&info).unwrap()).unwrap();
+        fs::write(entry.join("config"), "").unwrap();
+        fs::write(entry.join("Image"), "12").unwrap();
+        fs::write(entry.join("vmlinux"), "1234").unwrap();
+        assert!(KernelBuild::find(&cache, "f").is_some());
+        fs::write(entry.join("vmlinux"), "123").unwrap();
+        assert!(KernelBuild::find(&cache, "f").is_none());
+    }
+}

@@ -1,0 +1,15 @@
+//! From a source tree and a configuration to a kernel and its sizes.
+//!
+//! [`source`] provides the tree, [`config`] brings it to a verified
+//! configuration, [`build`] compiles it, [`elf`] measures the result.
+
+pub mod build;
+pub mod config;
+pub mod elf;
+pub mod kconfig;
+pub mod source;
+pub mod toolchain;
+
+pub use build::{BuildInfo, KernelBuild};
+pub use source::SourceTree;
+pub use toolchain::Tools;

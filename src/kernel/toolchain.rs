@@ -1,0 +1,62 @@
+//! The compiler and binutils that a kernel and its guest agent are built with.
+
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::arch::Arch;
+use crate::model::Toolchain;
+use crate::process::{self, Spec, Stop};
+
+const SHORT: Duration = Duration::from_secs(60);
+
+/// A toolchain found on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tools {
+    /// Variables for the kernel's makefile: `CROSS_COMPILE=...` or `LLVM=1`.
+    pub make: Vec<String>,
+    /// The C compiler and the arguments that make it compile for the architecture.
+    pub cc: Vec<String>,
+    /// The `strip` program.
+    pub strip: String,
+    /// First lines of the versions of compiler and linker.
+    pub version: String,
+}
+
+/// Finds the toolchain that `wanted` names for `arch`.
+///
+/// # Errors
+/// It is not installed.
+pub async fn find(wanted: &Toolchain, arch: &Arch, stop: &Stop) -> anyhow::Result<Tools> {
+    let (make, cc, linker, strip) = names(wanted, arch);
+    let install = || {
+        let packages = match wanted {
+            Toolchain::Llvm => "clang lld llvm".to_owned(),
+            Toolchain::Gcc { .. } => arch.packages.toolchain.join(" "),
+        };
+        format!("no toolchain for {}; on Debian: apt-get install {packages}", arch.name)
+    };
+    let compiler = first_line(&cc[0], stop).await.with_context(install)?;
+    let linker = first_line(&linker, stop).await.with_context(install)?;
+    Ok(Tools { make, cc, strip, version: format!("{compiler}, {linker}") })
+}
+
+fn names(wanted: &Toolchain, arch: &Arch) -> (Vec<String>, Vec<String>, String, String) {
+    match wanted {
+        Toolchain::Gcc { prefix } => {
+            let prefix = prefix.as_deref().unwrap_or(&arch.kernel.cross_compile);
+            let tool = |name: &str| format!("{prefix}{name}");
+            (vec![format!("CROSS_COMPILE={prefix}")], vec![tool("gcc")], tool("ld"), tool("strip"))
+        }
+        Toolchain::Llvm => {
+            let triple = arch.kernel.cross_compile.trim_end_matches('-');
+            let cc = vec!["clang".to_owned(), format!("--target={triple}")];
+            (vec!["LLVM=1".to_owned()], cc, "ld.lld".to_owned(), "llvm-strip".to_owned())
+        }
+    }
+}
+
+async fn first_line(program: &str, stop: &Stop) -> anyhow::Result<String> {
+    let text = process::output(&Spec::new(program).arg("--version"), SHORT, stop).await?;
+    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+}
