@@ -1,0 +1,98 @@
+//! QEMU's command line. Pure: nothing is started here.
+
+use std::path::Path;
+
+use crate::arch::Arch;
+use crate::model::Boot;
+
+/// Name of the virtio-serial port that carries results; the guest agent looks for it.
+const PORT: &str = "matrix.results";
+
+/// Files and figures of one boot.
+#[derive(Debug, Clone, Copy)]
+pub struct Guest<'a> {
+    /// Kernel image.
+    pub image: &'a Path,
+    /// Initial RAM file system.
+    pub initramfs: &'a Path,
+    /// File or FIFO that gets the results.
+    pub results: &'a Path,
+    /// Processors.
+    pub vcpus: u32,
+}
+
+/// Program and arguments that boot `guest` on `arch`.
+pub fn command(arch: &Arch, boot: &Boot, guest: Guest<'_>) -> Vec<String> {
+    let mut argv = vec![arch.qemu.program.clone()];
+    let mut arg = |name: &str, value: String| argv.extend([name.to_owned(), value]);
+    arg("-machine", arch.qemu.machine.clone());
+    arg("-cpu", arch.qemu.cpu.clone());
+    arg("-accel", "tcg,thread=multi".to_owned());
+    arg("-smp", guest.vcpus.to_string());
+    arg("-m", format!("{}M", boot.memory_mib));
+    arg("-kernel", guest.image.display().to_string());
+    arg("-initrd", guest.initramfs.display().to_string());
+    arg("-append", kernel_command_line(arch, boot));
+    arg("-display", "none".to_owned());
+    arg("-monitor", "none".to_owned());
+    arg("-chardev", "stdio,id=console,signal=off".to_owned());
+    arg("-serial", "chardev:console".to_owned());
+    arg("-device", "virtio-serial-device".to_owned());
+    arg("-chardev", format!("file,id=results,path={}", option_value(guest.results)));
+    arg("-device", format!("virtserialport,chardev=results,name={PORT}"));
+    argv.extend(["-nodefaults".to_owned(), "-no-user-config".to_owned(), "-no-reboot".to_owned()]);
+    argv.extend(boot.qemu_args.iter().cloned());
+    argv
+}
+
+/// A fault ends the guest at once, so that it is seen and named instead of
+/// being waited for.
+fn kernel_command_line(arch: &Arch, boot: &Boot) -> String {
+    let ours = format!("console={} panic=-1 oops=panic", arch.qemu.console);
+    if boot.cmdline.is_empty() { ours } else { format!("{ours} {}", boot.cmdline) }
+}
+
+/// In QEMU's option lists a comma inside a value is written twice.
+fn option_value(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn boot() -> Boot {
+        Boot {
+            memory_mib: 1024,
+            qemu_args: vec!["-d".into(), "guest_errors".into()],
+            cmdline: "quiet; rm -rf $HOME".into(),
+            deadline_s: 60,
+            silence_s: 10,
+            boots: 1,
+        }
+    }
+
+    #[test]
+    fn every_architecture_gets_a_whole_command() {
+        for arch in crate::arch::all().unwrap() {
+            let guest = Guest {
+                image: Path::new("/k/Image"),
+                initramfs: Path::new("/g/init.cpio"),
+                results: Path::new("/r/a,b"),
+                vcpus: 7,
+            };
+            let argv = command(&arch, &boot(), guest);
+            let after = |name: &str| argv.iter().skip_while(|a| *a != name).nth(1).cloned().unwrap();
+            assert_eq!(argv[0], arch.qemu.program);
+            assert_eq!(after("-smp"), "7");
+            assert_eq!(after("-m"), "1024M");
+            assert_eq!(after("-kernel"), "/k/Image");
+            // One argument, whatever is in it: there is no shell.
+            let append = after("-append");
+            assert!(append.starts_with(&format!("console={}", arch.qemu.console)), "{append}");
+            assert!(append.ends_with(" quiet; rm -rf $HOME"), "{append}");
+            assert!(argv.contains(&"file,id=results,path=/r/a,,b".to_owned()), "{argv:?}");
+            assert_eq!(argv[argv.len() - 2..], ["-d", "guest_errors"]);
+        }
+    }
+}

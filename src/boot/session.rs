@@ -1,0 +1,262 @@
+//! One boot: QEMU is started, its console and the results channel are
+//! listened to, and what was heard is written down.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use fs_err as fs;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use tokio::net::unix::pipe;
+
+use super::argv::{self, Guest};
+use super::console::{self, Phase};
+use super::protocol::{Message, Reader};
+use super::verdict::{Report, Run};
+use crate::arch::Arch;
+use crate::model::{Benchmark, Boot};
+use crate::process::{self, Limits, Spec, Stop, lines::Lines};
+
+/// Bytes of console that are kept on disk.
+const CONSOLE_CAP: u64 = 16 << 20;
+/// Bytes of results that a guest may send.
+const RESULTS_CAP: usize = 32 << 20;
+/// Longest line of the results channel.
+const LINE_CAP: usize = 8 << 10;
+/// QEMU has nothing to save: it may die at once.
+const GRACE: Duration = Duration::from_secs(2);
+/// After trouble the kernel still prints registers and a backtrace.
+const LINGER: Duration = Duration::from_secs(2);
+/// How often silence is looked for.
+const TICK: Duration = Duration::from_millis(500);
+
+/// What to boot and where to keep the evidence.
+#[derive(Debug, Clone, Copy)]
+pub struct Session<'a> {
+    /// The machine.
+    pub arch: &'a Arch,
+    /// How it is started.
+    pub boot: &'a Boot,
+    /// Kernel image.
+    pub image: &'a Path,
+    /// Initial RAM file system.
+    pub initramfs: &'a Path,
+    /// Processors.
+    pub vcpus: u32,
+    /// What the guest was told to run.
+    pub benchmarks: &'a [Benchmark],
+    /// Gets `qemu.sh`, `console.log` and `results.txt`.
+    pub dir: &'a Path,
+}
+
+impl Session<'_> {
+    /// QEMU's command line with the results going to `results`.
+    pub fn command(&self, results: &Path) -> Vec<String> {
+        let guest = Guest { image: self.image, initramfs: self.initramfs, results, vcpus: self.vcpus };
+        argv::command(self.arch, self.boot, guest)
+    }
+
+    /// Boots and listens until QEMU is gone. `step` is told how far the guest is.
+    ///
+    /// # Errors
+    /// QEMU is not installed or the evidence cannot be written; whatever the
+    /// guest does is in the report instead.
+    pub async fn run(&self, stop: &Stop, step: impl FnMut(String)) -> anyhow::Result<Report> {
+        fs::create_dir_all(self.dir)?;
+        self.write_script()?;
+        let fifos = tempfile::tempdir().context("no place for the results channel")?;
+        let fifo = fifos.path().join("results");
+        mkfifo(&fifo, Mode::S_IRUSR | Mode::S_IWUSR)?;
+        // Open for writing too, so that there is no end of file before QEMU comes.
+        let channel = pipe::OpenOptions::new().read_write(true).open_receiver(&fifo)?;
+        let argv = self.command(&fifo);
+        let spec =
+            Spec::new(&argv[0]).args(&argv[1..]).log(self.dir.join("console.log")).log_cap(CONSOLE_CAP);
+        let limits = Limits {
+            deadline: Some(Duration::from_secs(self.boot.deadline_s)),
+            grace: GRACE,
+            linger: LINGER,
+            ..Limits::default()
+        };
+        let listener = RefCell::new(Listener::new(self, step)?);
+        let own = Stop { graceful: stop.graceful.child_token(), now: stop.now.child_token() };
+        let exit = tokio::select! {
+            exit = process::run(&spec, &limits, &own, |_, line| listener.borrow_mut().console(line)) => exit,
+            never = listen(&channel, &listener, &own) => match never {},
+        };
+        let mut listener = listener.into_inner();
+        listener.drain(&channel);
+        listener.report.ended = Some(exit?.status);
+        Ok(listener.report)
+    }
+
+    /// The command that boots the same guest without this program.
+    fn write_script(&self) -> anyhow::Result<()> {
+        let argv = self.command(Path::new("results.txt"));
+        let text = format!(
+            "#!/bin/sh\n# Boots this guest by hand; its results go to results.txt.\nexec {}\n",
+            shell_words::join(argv)
+        );
+        fs::write(self.dir.join("qemu.sh"), text)?;
+        Ok(())
+    }
+}
+
+/// Reads the results channel and looks for silence, for as long as it is let.
+async fn listen<S: FnMut(String)>(
+    channel: &pipe::Receiver,
+    listener: &RefCell<Listener<'_, S>>,
+    own: &Stop,
+) -> std::convert::Infallible {
+    loop {
+        // Readiness first: the buffer is filled without waiting.
+        let _ = tokio::time::timeout(TICK, channel.readable()).await;
+        let mut listener = listener.borrow_mut();
+        listener.drain(channel);
+        listener.look_for_silence();
+        if listener.report.stopped.is_some() {
+            own.graceful.cancel();
+            drop(listener);
+            // QEMU is on its way out; nothing it says now matters.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// What was heard so far.
+struct Listener<'a, S> {
+    session: &'a Session<'a>,
+    step: S,
+    report: Report,
+    reader: Reader,
+    lines: Option<Lines>,
+    results: fs::File,
+    received: usize,
+    last_heard: Instant,
+    phase: Option<Phase>,
+}
+
+impl<'a, S: FnMut(String)> Listener<'a, S> {
+    fn new(session: &'a Session<'a>, step: S) -> anyhow::Result<Self> {
+        Ok(Listener {
+            session,
+            step,
+            report: Report::default(),
+            reader: Reader::default(),
+            lines: Some(Lines::new(LINE_CAP)),
+            results: fs::File::create(session.dir.join("results.txt"))?,
+            received: 0,
+            last_heard: Instant::now(),
+            phase: None,
+        })
+    }
+
+    fn console(&mut self, line: &[u8]) -> ControlFlow<()> {
+        self.last_heard = Instant::now();
+        self.report.console = true;
+        if let Some(phase) = console::phase(line).filter(|p| self.phase < Some(*p)) {
+            self.phase = Some(phase);
+            (self.step)(format!("{phase:?}").to_lowercase());
+        }
+        if self.report.trouble.is_none() {
+            self.report.trouble = console::trouble(line);
+        }
+        if self.report.trouble.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Takes all that is there now.
+    fn drain(&mut self, channel: &pipe::Receiver) {
+        let mut buffer = [0; 16 << 10];
+        while let Ok(n @ 1..) = channel.try_read(&mut buffer) {
+            self.last_heard = Instant::now();
+            self.received += n;
+            if self.received > RESULTS_CAP {
+                self.stop("output flood", format!("more than {RESULTS_CAP} bytes on the results channel"));
+                return;
+            }
+            if let Err(error) = std::io::Write::write_all(&mut self.results, &buffer[..n]) {
+                self.stop("evidence lost", format!("results.txt: {error}"));
+                return;
+            }
+            // Taken out while messages change the rest of `self`.
+            if let Some(mut lines) = self.lines.take() {
+                lines.push(&buffer[..n], |line| self.result(line));
+                self.lines = Some(lines);
+            }
+        }
+    }
+
+    fn result(&mut self, line: &[u8]) {
+        match self.reader.line(line) {
+            Ok(Some(message)) => self.message(message),
+            Ok(None) => {}
+            Err(fault) => self.stop("bad protocol", fault),
+        }
+    }
+
+    fn message(&mut self, message: Message) {
+        let report = &mut self.report;
+        match message {
+            Message::Hello => {
+                report.hello = true;
+                (self.step)("init".to_owned());
+            }
+            Message::Fact(key, value) => drop(report.facts.of_guest.insert(key, value)),
+            Message::CpusOnline(progress) => (self.step)(format!("CPUs online {progress}")),
+            Message::Begin { bench, iteration } => self.begin(bench, iteration),
+            Message::Out(line) => {
+                if let Some(run) = report.runs.last_mut() {
+                    run.lines.push(line);
+                }
+            }
+            Message::Truncated => {
+                if let Some(run) = report.runs.last_mut() {
+                    run.truncated = true;
+                }
+            }
+            Message::Heartbeat => {}
+            Message::End { bench, iteration, how, wall } => {
+                match report.runs.last_mut().filter(|r| (r.bench, r.iteration) == (bench, iteration)) {
+                    Some(run) => run.end = Some((how, wall)),
+                    None => self.stop(
+                        "bad protocol",
+                        format!("run {iteration} of {bench} ended without a beginning"),
+                    ),
+                }
+            }
+            Message::Bye => report.bye = true,
+            Message::Fatal(text) => report.fatal = Some(text),
+        }
+    }
+
+    fn begin(&mut self, bench: usize, iteration: u32) {
+        let benchmark = self.session.benchmarks.get(bench);
+        let again = self.report.runs.iter().any(|r| (r.bench, r.iteration) == (bench, iteration));
+        match benchmark.filter(|b| (1..=b.repeat).contains(&iteration) && !again) {
+            Some(benchmark) => {
+                (self.step)(format!("{} {iteration}/{}", benchmark.name, benchmark.repeat));
+                let run = Run { bench, iteration, lines: Vec::new(), truncated: false, end: None };
+                self.report.runs.push(run);
+            }
+            None => {
+                self.stop("bad protocol", format!("run {iteration} of benchmark {bench} was not asked for"))
+            }
+        }
+    }
+
+    fn look_for_silence(&mut self) {
+        let silent = self.last_heard.elapsed();
+        if silent >= Duration::from_secs(self.session.boot.silence_s) {
+            let what = if self.report.console { "hung" } else { "no output" };
+            self.stop(what, format!("nothing from the guest for {} s", silent.as_secs()));
+        }
+    }
+
+    /// The first reason counts.
+    fn stop(&mut self, what: &'static str, detail: String) {
+        self.report.stopped.get_or_insert((what, detail));
+    }
+}

@@ -1,0 +1,337 @@
+//! Whether what a guest reported counts. Pure.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::console::Trouble;
+use super::protocol::{self, RunEnd};
+use crate::bench;
+use crate::kernel::elf;
+use crate::model::{Benchmark, CellId, Failure, Kind, Sample, Stage};
+use crate::process::Ended;
+
+/// What the guest must show to be the one that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    /// `uname -r`.
+    pub release: String,
+    /// GNU build ID: the very kernel that was built, with its verified configuration.
+    pub build_id: Option<String>,
+    /// `NR_CPUS`.
+    pub nr_cpus: Option<u32>,
+    /// Processors online.
+    pub vcpus: u32,
+}
+
+/// One run of a benchmark's program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Index of the benchmark.
+    pub bench: usize,
+    /// From 1.
+    pub iteration: u32,
+    /// What it printed.
+    pub lines: Vec<String>,
+    /// Whether some output was dropped.
+    pub truncated: bool,
+    /// How it ended; `None` if it did not.
+    pub end: Option<(RunEnd, Duration)>,
+}
+
+/// What a guest said of itself, as shown in evidence.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// By the agent's keys: `release`, `kernel-max`, `cpus`, ...
+    pub of_guest: std::collections::BTreeMap<String, String>,
+}
+
+impl Facts {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.of_guest.get(key).map(String::as_str)
+    }
+
+    /// Processors online, from `possible=LIST present=LIST online=LIST`.
+    fn online(&self) -> Option<u32> {
+        let lists = self.get("cpus")?;
+        protocol::count_cpus(lists.split(' ').find_map(|l| l.strip_prefix("online="))?)
+    }
+
+    fn build_id(&self) -> Option<String> {
+        let digits = self.get("notes")?.as_bytes();
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let notes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+        elf::build_id_of_notes(&notes?)
+    }
+}
+
+/// Everything that a boot left behind.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Report {
+    /// How QEMU ended.
+    pub ended: Option<Ended>,
+    /// First trouble on the console.
+    pub trouble: Option<Trouble>,
+    /// Why this side ended it: no output, too much of it, a broken protocol.
+    pub stopped: Option<(&'static str, String)>,
+    /// Whether anything came from the console.
+    pub console: bool,
+    /// Whether the agent said hello.
+    pub hello: bool,
+    /// Whether the agent said that everything was run.
+    pub bye: bool,
+    /// What the agent gave up with.
+    pub fatal: Option<String>,
+    /// What the guest says of itself.
+    pub facts: Facts,
+    /// Every run that began.
+    pub runs: Vec<Run>,
+}
+
+/// What is wrong with the boot as a whole, in one or two words and in full.
+pub fn fault(report: &Report, expected: &Expected, benchmarks: &[Benchmark]) -> Option<(String, String)> {
+    let named = |what: &str, detail: String| Some((what.to_owned(), detail));
+    if let Some(trouble) = &report.trouble {
+        return named(trouble.what, format!("the console says: {}", trouble.line));
+    }
+    if let Some((what, detail)) = &report.stopped {
+        return named(what, detail.clone());
+    }
+    if let Some(text) = &report.fatal {
+        return named("agent gave up", text.clone());
+    }
+    match report.ended {
+        Some(Ended::Code(0)) => {}
+        Some(Ended::Deadline) => return named("deadline", format!("not done in time; {}", progress(report))),
+        Some(ended) => return named("qemu failed", format!("QEMU ended with {ended}; {}", progress(report))),
+        None => return named("not booted", String::new()),
+    }
+    if !report.bye {
+        let detail =
+            format!("the guest rebooted or powered off before its work was done; {}", progress(report));
+        return named("unexpected reboot", detail);
+    }
+    if let Some(detail) = wrong_guest(&report.facts, expected) {
+        return named("wrong guest", detail);
+    }
+    let due: u32 = benchmarks.iter().map(|b| b.repeat).sum();
+    let done = report.runs.iter().filter(|r| r.end.is_some()).count();
+    (done != due as usize).then(|| ("runs missing".to_owned(), format!("{done} of {due} runs reported")))
+}
+
+fn progress(report: &Report) -> String {
+    if let Some(run) = report.runs.last() {
+        return format!("run {} of benchmark {} was the last to begin", run.iteration, run.bench + 1);
+    }
+    match (report.hello, report.console) {
+        (true, _) => "the guest agent ran, no benchmark had begun".to_owned(),
+        (false, true) => "the guest agent had not started".to_owned(),
+        (false, false) => "there was no output at all".to_owned(),
+    }
+}
+
+/// How the guest differs from the one that was asked for.
+fn wrong_guest(facts: &Facts, expected: &Expected) -> Option<String> {
+    let release = facts.get("release").unwrap_or("nothing");
+    if release != expected.release {
+        return Some(format!("kernel release is {release}, not {}", expected.release));
+    }
+    if expected.build_id.is_some() && facts.build_id() != expected.build_id {
+        let shown = facts.build_id().unwrap_or_else(|| "nothing".to_owned());
+        let wanted = expected.build_id.as_deref().unwrap_or_default();
+        return Some(format!("build ID of the running kernel is {shown}, not {wanted}"));
+    }
+    if let Some(nr_cpus) = expected.nr_cpus {
+        let max = facts.get("kernel-max").and_then(|m| m.trim().parse::<u32>().ok());
+        if max != Some(nr_cpus - 1) {
+            let shown = facts.get("kernel-max").unwrap_or("nothing");
+            return Some(format!("greatest CPU number is {shown}, not {} (NR_CPUS={nr_cpus})", nr_cpus - 1));
+        }
+    }
+    let online = facts.online();
+    (online != Some(expected.vcpus)).then(|| {
+        let shown = facts.get("cpus").unwrap_or("nothing");
+        format!("CPUs are {shown}; {} should be online", expected.vcpus)
+    })
+}
+
+/// Samples of a boot that counts, and the benchmarks in it that do not.
+pub fn samples(
+    report: &Report,
+    cell: &CellId,
+    boot: u32,
+    benchmarks: &[Benchmark],
+) -> (Vec<Sample>, Vec<Failure>) {
+    let mut samples = Vec::new();
+    let mut failures = Vec::new();
+    for (index, benchmark) in benchmarks.iter().enumerate() {
+        for run in report.runs.iter().filter(|r| r.bench == index) {
+            match values(run, benchmark) {
+                Ok(values) => samples.extend(values.into_iter().map(|(metric, value)| Sample {
+                    cell: cell.clone(),
+                    unit: benchmark.metrics[&metric].unit.clone(),
+                    better: benchmark.metrics[&metric].better,
+                    metric: format!("{}.{metric}", benchmark.name),
+                    value,
+                    kind: Kind::EmulatedWallClock,
+                    boot: Some(boot),
+                    iteration: Some(run.iteration),
+                })),
+                Err((what, detail)) => failures.push(Failure {
+                    stage: Stage::Benchmark,
+                    what,
+                    detail: format!("{} run {}: {detail}", benchmark.name, run.iteration),
+                    boot: Some(boot),
+                    benchmark: Some(benchmark.name.clone()),
+                }),
+            }
+        }
+    }
+    (samples, failures)
+}
+
+fn values(run: &Run, benchmark: &Benchmark) -> Result<Vec<(String, f64)>, (String, String)> {
+    let last = || run.lines.iter().rev().take(3).rev().cloned().collect::<Vec<_>>().join(" | ");
+    match &run.end {
+        Some((RunEnd::Exit(0), _)) => {}
+        Some((RunEnd::Exit(code), _)) => return Err((format!("exit {code}"), last())),
+        Some((RunEnd::Signal(signal), _)) => return Err((format!("signal {signal}"), last())),
+        Some((RunEnd::Timeout, wall)) => {
+            return Err(("timeout".into(), format!("after {:.0} s: {}", wall.as_secs_f64(), last())));
+        }
+        Some((RunEnd::Error(text), _)) => return Err(("not started".into(), text.clone())),
+        None => return Err(("unfinished".into(), last())),
+    }
+    if run.truncated {
+        return Err(("output cut".into(), "it printed more than the guest agent keeps".into()));
+    }
+    bench::parse(benchmark, &run.lines).map_err(|detail| ("no result".into(), detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Direction, Metric};
+    use indexmap::IndexMap;
+
+    fn benchmark() -> Benchmark {
+        let metric = Metric { unit: "s".into(), better: Direction::Lower };
+        Benchmark {
+            name: "b".into(),
+            command: vec!["b".into()],
+            repeat: 1,
+            timeout_s: 1,
+            pattern: "^Time: (?<time>[0-9.]+)$".into(),
+            metrics: IndexMap::from([("time".to_owned(), metric)]),
+            packages: vec![],
+            files: vec![],
+        }
+    }
+
+    fn expected() -> Expected {
+        Expected { release: "6.12".into(), build_id: Some("ab01".into()), nr_cpus: Some(64), vcpus: 4 }
+    }
+
+    fn facts(pairs: &[(&str, &str)]) -> Facts {
+        // namesz 4, descsz 2, type 3, "GNU\0", ab 01 and padding
+        let notes = "040000000200000003000000474e5500ab010000";
+        let mut all = Facts::default();
+        for (key, value) in [
+            ("release", "6.12"),
+            ("kernel-max", "63"),
+            ("cpus", "possible=0-63 present=0-3 online=0-3"),
+            ("notes", notes),
+        ]
+        .iter()
+        .chain(pairs)
+        {
+            all.of_guest.insert((*key).to_owned(), (*value).to_owned());
+        }
+        all
+    }
+
+    fn run(lines: &[&str], end: Option<RunEnd>) -> Run {
+        Run {
+            bench: 0,
+            iteration: 1,
+            lines: lines.iter().map(|l| (*l).to_owned()).collect(),
+            truncated: false,
+            end: end.map(|e| (e, Duration::from_secs(1))),
+        }
+    }
+
+    fn good() -> Report {
+        Report {
+            ended: Some(Ended::Code(0)),
+            console: true,
+            hello: true,
+            bye: true,
+            facts: facts(&[]),
+            runs: vec![run(&["Time: 1.5"], Some(RunEnd::Exit(0)))],
+            ..Report::default()
+        }
+    }
+
+    fn fault_of(change: impl FnOnce(&mut Report)) -> Option<String> {
+        let mut report = good();
+        change(&mut report);
+        fault(&report, &expected(), &[benchmark()]).map(|(what, _)| what)
+    }
+
+    #[test]
+    fn good_boot_has_no_fault_and_gives_its_value() {
+        assert_eq!(fault(&good(), &expected(), &[benchmark()]), None);
+        let (samples, failures) = samples(&good(), &CellId("c".into()), 2, &[benchmark()]);
+        assert!(failures.is_empty());
+        assert_eq!(samples.len(), 1);
+        assert_eq!((samples[0].value, samples[0].boot, samples[0].metric.as_str()), (1.5, Some(2), "b.time"));
+        assert_eq!(samples[0].kind, Kind::EmulatedWallClock);
+    }
+
+    #[test]
+    fn every_fault_is_named() {
+        let trouble = Trouble { what: "panic", line: String::new() };
+        assert_eq!(fault_of(|r| r.trouble = Some(trouble)).unwrap(), "panic");
+        assert_eq!(fault_of(|r| r.stopped = Some(("no output", String::new()))).unwrap(), "no output");
+        assert_eq!(fault_of(|r| r.fatal = Some("x".into())).unwrap(), "agent gave up");
+        assert_eq!(fault_of(|r| r.ended = Some(Ended::Deadline)).unwrap(), "deadline");
+        assert_eq!(fault_of(|r| r.ended = Some(Ended::Code(1))).unwrap(), "qemu failed");
+        assert_eq!(fault_of(|r| r.ended = Some(Ended::Signal(9))).unwrap(), "qemu failed");
+        assert_eq!(fault_of(|r| r.bye = false).unwrap(), "unexpected reboot");
+        assert_eq!(fault_of(|r| r.runs.clear()).unwrap(), "runs missing");
+    }
+
+    #[test]
+    fn guest_must_be_the_one_asked_for() {
+        for wrong in [
+            ("release", "6.11"),
+            ("kernel-max", "511"),
+            ("kernel-max", "garbage"),
+            ("cpus", "possible=0-63 present=0-3 online=0-2"),
+            ("cpus", "?"),
+            ("notes", ""),
+            ("notes", "zz"),
+        ] {
+            assert_eq!(fault_of(|r| r.facts = facts(&[wrong])).as_deref(), Some("wrong guest"), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn failed_runs_are_failures_of_their_benchmark_never_samples() {
+        for (failing, what) in [
+            (run(&["Time: 1.5"], Some(RunEnd::Exit(1))), "exit 1"),
+            (run(&["Time: 1.5"], Some(RunEnd::Signal(11))), "signal 11"),
+            (run(&["Time: 1.5"], Some(RunEnd::Timeout)), "timeout"),
+            (run(&[], Some(RunEnd::Error("no".into()))), "not started"),
+            (run(&["Time: 1.5"], None), "unfinished"),
+            (run(&["Tme: 1.5"], Some(RunEnd::Exit(0))), "no result"),
+            (Run { truncated: true, ..run(&["Time: 1.5"], Some(RunEnd::Exit(0))) }, "output cut"),
+        ] {
+            let report = Report { runs: vec![failing], ..good() };
+            let (samples, failures) = samples(&report, &CellId("c".into()), 1, &[benchmark()]);
+            assert!(samples.is_empty());
+            assert_eq!(failures[0].what, what);
+            assert_eq!(failures[0].benchmark.as_deref(), Some("b"));
+        }
+    }
+}
