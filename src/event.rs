@@ -70,3 +70,6 @@ pub enum Event {
     /// The first interrupt arrived; running jobs are being stopped.
     Interrupted,
 }
+
+/// How events reach whoever watches.
+pub type Tell = std::sync::Arc<dyn Fn(Event) + Send + Sync>;

@@ -1,0 +1,62 @@
+//! What a run ran on: the host and the versions of the programs involved.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fs_err as fs;
+
+use super::plan::Target;
+use crate::process::{self, Spec, Stop};
+use crate::store::RunInfo;
+
+const SHORT: Duration = Duration::from_secs(20);
+
+/// Describes this run.
+pub async fn describe(targets: &BTreeMap<String, Target>, began: jiff::Timestamp, stop: &Stop) -> RunInfo {
+    let mut tools = BTreeMap::new();
+    for (name, target) in targets {
+        tools.insert(format!("toolchain {name}"), target.tools.version.clone());
+        let program = &target.arch.qemu.program;
+        let version = process::output(&Spec::new(program).arg("--version"), SHORT, stop).await;
+        let version = version.map_or_else(|e| e.to_string(), |v| first_line(&v));
+        tools.insert(program.clone(), version);
+    }
+    RunInfo {
+        matrix_version: env!("CARGO_PKG_VERSION").to_owned(),
+        began,
+        command: std::env::args().collect(),
+        host: host(),
+        tools,
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+fn host() -> BTreeMap<String, String> {
+    let mut host = BTreeMap::new();
+    let mut put = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            host.insert(name.to_owned(), value);
+        }
+    };
+    put("kernel", fs::read_to_string("/proc/version").ok().map(|v| first_line(&v)));
+    put("cores", std::thread::available_parallelism().ok().map(|n| n.to_string()));
+    put("processor", field("/proc/cpuinfo", "model name"));
+    put("memory", field("/proc/meminfo", "MemTotal"));
+    put("system", fs::read_to_string("/etc/os-release").ok().and_then(|t| os_name(&t)));
+    host
+}
+
+/// Value of the first `NAME : VALUE` line of a file.
+fn field(file: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    let pairs = text.lines().filter_map(|l| l.split_once(':'));
+    pairs.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned()).next()
+}
+
+fn os_name(text: &str) -> Option<String> {
+    let value = text.lines().find_map(|l| l.strip_prefix("PRETTY_NAME="))?;
+    Some(value.trim_matches('"').to_owned())
+}

@@ -1,0 +1,140 @@
+//! What a matrix needs: one build for all cells whose kernels are the same,
+//! fresh or with the reason why not.
+
+use std::collections::BTreeMap;
+
+use crate::arch::{self, Arch};
+use crate::cache::Cache;
+use crate::kernel::build::Built;
+use crate::kernel::{KernelBuild, SourceTree, Tools, source, toolchain};
+use crate::model::{Cell, CellId, Matrix};
+use crate::process::Stop;
+
+/// An architecture with the toolchain found for it.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The architecture.
+    pub arch: Arch,
+    /// Its toolchain.
+    pub tools: Tools,
+}
+
+/// One kernel that cells need.
+#[derive(Debug, Clone)]
+pub struct PlannedBuild {
+    /// The cells, the first of which names the build.
+    pub cells: Vec<Cell>,
+    /// What to build; absent while the source is.
+    pub build: Option<KernelBuild>,
+    /// Whether it is there.
+    pub state: State,
+}
+
+/// Whether a kernel has to be built.
+#[derive(Debug, Clone)]
+pub enum State {
+    /// It is in the cache.
+    Fresh(Box<Built>),
+    /// It is not, for these reasons.
+    Dirty(Vec<String>),
+}
+
+impl PlannedBuild {
+    /// The cell that names it.
+    pub fn name(&self) -> &CellId {
+        &self.cells[0].id
+    }
+}
+
+/// Everything that is to be done.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Kernels in the order in which they are built.
+    pub builds: Vec<PlannedBuild>,
+    /// Boots of all cells together.
+    pub boots: usize,
+}
+
+impl Plan {
+    /// Kernels that are there already.
+    pub fn fresh(&self) -> usize {
+        self.builds.iter().filter(|b| matches!(b.state, State::Fresh(_))).count()
+    }
+}
+
+/// Finds the toolchain of every architecture in the matrix.
+///
+/// # Errors
+/// One is not installed.
+pub async fn targets(matrix: &Matrix, stop: &Stop) -> anyhow::Result<BTreeMap<String, Target>> {
+    let mut targets = BTreeMap::new();
+    for cell in &matrix.cells {
+        if !targets.contains_key(&cell.arch) {
+            let arch = arch::find(&cell.arch)?;
+            let tools = toolchain::find(&matrix.kernel.toolchain, &arch, stop).await?;
+            targets.insert(cell.arch.clone(), Target { arch, tools });
+        }
+    }
+    Ok(targets)
+}
+
+/// Plans a matrix from what is on this machine, without a network.
+///
+/// # Errors
+/// A toolchain is missing, or a local source or configuration is unreadable.
+pub async fn offline(matrix: &Matrix, cache: &Cache, stop: &Stop) -> anyhow::Result<Plan> {
+    let targets = targets(matrix, stop).await?;
+    let tree = source::find(&matrix.source, &matrix.kernel.patches, cache, stop).await?;
+    make(matrix, &targets, tree.as_ref(), cache)
+}
+
+/// Groups the cells by kernel and looks each kernel up.
+///
+/// # Errors
+/// A configuration fragment is unreadable.
+pub fn make(
+    matrix: &Matrix,
+    targets: &BTreeMap<String, Target>,
+    tree: Option<&SourceTree>,
+    cache: &Cache,
+) -> anyhow::Result<Plan> {
+    let mut groups: indexmap::IndexMap<(&str, &BTreeMap<String, String>), Vec<Cell>> =
+        indexmap::IndexMap::new();
+    for cell in &matrix.cells {
+        groups.entry((&cell.arch, &cell.config)).or_default().push(cell.clone());
+    }
+    let builds = groups.into_values().map(|cells| plan_build(matrix, targets, tree, cache, cells));
+    let builds = builds.collect::<anyhow::Result<Vec<_>>>()?;
+    let boots = matrix.cells.len() * matrix.boot.boots as usize;
+    Ok(Plan { builds, boots })
+}
+
+fn plan_build(
+    matrix: &Matrix,
+    targets: &BTreeMap<String, Target>,
+    tree: Option<&SourceTree>,
+    cache: &Cache,
+    cells: Vec<Cell>,
+) -> anyhow::Result<PlannedBuild> {
+    let Some(tree) = tree else {
+        let state = State::Dirty(vec!["the source is not fetched yet".to_owned()]);
+        return Ok(PlannedBuild { cells, build: None, state });
+    };
+    let Target { arch, tools } = &targets[&cells[0].arch];
+    let build = KernelBuild::describe(arch, &matrix.kernel, &cells[0].config, tree, tools)?;
+    let inputs = build.inputs()?;
+    let state = match KernelBuild::find(cache, &inputs.fingerprint()) {
+        Some(built) => State::Fresh(Box::new(built)),
+        None => State::Dirty(match cache.last_inputs(&memory_key(matrix, &cells[0].id)) {
+            None => vec!["never built".to_owned()],
+            Some(last) if last == inputs => vec!["its cache entry is gone or damaged".to_owned()],
+            Some(last) => inputs.changes_since(&last),
+        }),
+    };
+    Ok(PlannedBuild { cells, build: Some(build), state })
+}
+
+/// Under what name the cache remembers what a cell was last built from.
+pub fn memory_key(matrix: &Matrix, cell: &CellId) -> String {
+    format!("{}/{cell}", matrix.name)
+}
