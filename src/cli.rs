@@ -1,0 +1,216 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::matrix::Only;
+use crate::report::Format;
+use crate::store::DEFAULT_ROOM;
+
+const EXAMPLES: &str = "\
+Examples:
+  matrix plan matrices/quickstart.toml        what would be built, and why
+  matrix run matrices/quickstart.toml         build, boot, measure, print the tables
+  matrix run m.toml --only NR_CPUS=512,4096   part of a matrix
+  matrix report latest --format markdown      the last run's tables again
+  matrix doctor                               what is missing on this machine
+
+Exit codes: 0 every cell is good, 1 a cell failed, 2 wrong input or a missing
+program, 130 interrupted (what was measured until then is on disk).";
+
+/// Build, boot and measure a matrix of Linux kernel configurations.
+///
+/// A TOML file names axes (architecture, NR_CPUS, OFFSTACK, any Kconfig
+/// symbol); every combination of their values is a cell. Each cell's kernel is
+/// built with a cross compiler, booted under QEMU and measured; the result is
+/// the table for the commit message, with the evidence behind every figure.
+#[derive(Debug, Parser)]
+#[command(name = "matrix", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// How much to say.
+    #[command(flatten)]
+    pub talk: Talk,
+    /// Folder for sources, kernels and guest programs kept between runs
+    /// [default: the user's cache folder]
+    #[arg(long, global = true, value_name = "DIR", env = "MATRIX_CACHE")]
+    pub cache: Option<PathBuf>,
+}
+
+/// How much to say.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Talk {
+    /// Say nothing but results and faults
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say every step
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+}
+
+/// Subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Build, boot and measure a matrix, then print its tables
+    Run(Run),
+    /// Say what a run would build and boot, and why
+    Plan(Plan),
+    /// Print the tables of a run
+    Report(Report),
+    /// List architectures, benchmarks, configuration fragments and runs
+    List(List),
+    /// Print the JSON Schema of matrix files, for editors
+    Schema,
+    /// Say what is installed, what is missing and how to install it
+    Doctor(Doctor),
+    /// Remove what is kept between runs
+    Clean(Clean),
+    /// Print a completion script for a shell
+    ///
+    /// For bash: matrix completions bash > ~/.local/share/bash-completion/completions/matrix
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages, one for each command
+    ///
+    /// Without a folder the main page goes to standard output.
+    Man {
+        /// Folder to write to
+        dir: Option<PathBuf>,
+    },
+}
+
+/// A matrix file and the part of it that is wanted.
+#[derive(Debug, Args)]
+pub struct Selection {
+    /// The matrix file
+    pub file: PathBuf,
+    /// Only the cells with one of these values on an axis; may be repeated
+    #[arg(long, value_name = "AXIS=VALUE[,VALUE..]")]
+    pub only: Vec<Only>,
+}
+
+/// `matrix run`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The tables go to standard output, progress to standard error. Kernels that are
+in the cache are not built again. The first Ctrl-C stops cleanly and keeps what
+was measured; the second kills.")]
+pub struct Run {
+    /// Matrix file and part of it.
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Compiler processes at once [default: one for each processor]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
+    /// Show the plan with all commands and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Run directory to create [default: a fresh one below matrix-runs]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Ask the distribution for newer source and guest packages
+    #[arg(long)]
+    pub refresh: bool,
+    /// Form of the tables
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// `matrix plan`
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// Matrix file and part of it.
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Show the make and QEMU command of each cell
+    #[arg(long)]
+    pub commands: bool,
+}
+
+/// `matrix report`
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Run directory, or `latest`
+    pub run: PathBuf,
+    /// Form of the tables
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Where `latest` looks for runs
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_ROOM)]
+    pub runs: PathBuf,
+}
+
+/// `matrix list`
+#[derive(Debug, Args)]
+pub struct List {
+    /// What to list [default: everything]
+    #[arg(value_enum)]
+    pub what: Option<Listed>,
+    /// Where runs are looked for
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_ROOM)]
+    pub runs: PathBuf,
+}
+
+/// What `matrix list` knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Listed {
+    /// Architectures that kernels can be built for
+    Archs,
+    /// Benchmarks that a matrix can `use`
+    Benchmarks,
+    /// Configuration fragments
+    Fragments,
+    /// Runs on disk
+    Runs,
+}
+
+/// `matrix doctor`
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Look only at what these architectures need; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub arch: Vec<String>,
+    /// Print nothing but the missing packages, one a line
+    #[arg(long)]
+    pub packages: bool,
+}
+
+/// `matrix clean`
+#[derive(Debug, Args)]
+pub struct Clean {
+    /// Rooms of the cache to empty [default: all of them]
+    #[arg(value_enum)]
+    pub rooms: Vec<Room>,
+    /// Say what would be removed and remove nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Rooms of the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Room {
+    /// Source trees
+    Sources,
+    /// Built kernels
+    Builds,
+    /// Guest programs
+    Guest,
+    /// Object directories of unfinished builds
+    Work,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,96 @@
+//! `matrix plan`, and what `matrix run --dry-run` shows.
+
+use std::path::{Path, PathBuf};
+
+use super::{Ending, load, print};
+use crate::arch;
+use crate::boot::session::Session;
+use crate::cache::Cache;
+use crate::cli;
+use crate::model::{Matrix, Source};
+use crate::process::Stop;
+use crate::sched::plan::{self, Plan, PlannedBuild, State};
+
+pub async fn plan(args: &cli::Plan, cache: Option<PathBuf>, stop: &Stop) -> anyhow::Result<Ending> {
+    let Some(matrix) = load(&args.selection)? else { return Ok(Ending::Wrong) };
+    let jobs = args.commands.then(|| std::thread::available_parallelism().map_or(1, Into::into));
+    show(&matrix, &Cache::open(cache)?, jobs, stop).await
+}
+
+/// Prints the plan of a matrix, with all commands where `jobs` says for how
+/// many compiler processes.
+pub async fn show(
+    matrix: &Matrix,
+    cache: &Cache,
+    jobs: Option<usize>,
+    stop: &Stop,
+) -> anyhow::Result<Ending> {
+    let plan = plan::offline(matrix, cache, stop).await?;
+    let mut text = format!("{}: {} cells, {}\n", matrix.name, matrix.cells.len(), source(&matrix.source));
+    for planned in &plan.builds {
+        text.push_str(&build(planned));
+    }
+    text.push_str(&totals(&plan));
+    if let Some(jobs) = jobs {
+        text.push_str(&commands(matrix, &plan, cache, jobs)?);
+    }
+    print(&text)?;
+    Ok(Ending::Good)
+}
+
+fn source(source: &Source) -> String {
+    match source {
+        Source::Package(name) => format!("source package {name}"),
+        Source::Path(path) => format!("source in {}", path.display()),
+        Source::Git { url, rev } => format!("source {rev} of {url}"),
+        Source::Tarball(path) => format!("source tarball {}", path.display()),
+    }
+}
+
+fn build(planned: &PlannedBuild) -> String {
+    let mut text = match &planned.state {
+        State::Fresh(built) => {
+            format!("  fresh  {}: vmlinux {} bytes\n", planned.name(), built.info.sizes.file)
+        }
+        State::Dirty(reasons) => format!("  build  {}: {}\n", planned.name(), reasons.join("; ")),
+    };
+    for cell in &planned.cells[1..] {
+        text.push_str(&format!("         the same kernel: {}\n", cell.id));
+    }
+    text
+}
+
+fn totals(plan: &Plan) -> String {
+    let builds = plan.builds.len();
+    format!("{} to build, {} fresh, {} boots\n", builds - plan.fresh(), plan.fresh(), plan.boots)
+}
+
+/// The make command of every build and the QEMU command of every cell.
+fn commands(matrix: &Matrix, plan: &Plan, cache: &Cache, jobs: usize) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for planned in &plan.builds {
+        let Some(build) = &planned.build else {
+            text.push_str("\ncommands are known once the source is there\n");
+            return Ok(text);
+        };
+        let fingerprint = build.inputs()?.fingerprint();
+        let objdir = cache.root().join("work").join(format!("builds-{fingerprint}")).join("obj");
+        text.push_str(&format!("\n# {}\n{}\n", planned.name(), build.command(&objdir, jobs).command_line()));
+        let image = cache.entry("builds", &fingerprint).join("Image");
+        for cell in &planned.cells {
+            let arch = arch::find(&cell.arch)?;
+            let initramfs = PathBuf::from(format!("RUN/guest/{}.cpio", arch.name));
+            let session = Session {
+                arch: &arch,
+                boot: &matrix.boot,
+                image: &image,
+                initramfs: &initramfs,
+                vcpus: cell.vcpus,
+                benchmarks: &matrix.benchmarks,
+                dir: Path::new("."),
+            };
+            text.push_str(&format!("{}\n", shell_words::join(session.command(Path::new("results.txt")))));
+        }
+    }
+    Ok(text)
+}

@@ -1,0 +1,119 @@
+//! Progress bars, for terminals.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::{failed, started, took};
+use crate::event::{Event, Job, Tell};
+
+const REDRAW: Duration = Duration::from_millis(200);
+
+/// Draws one line for the run and one for each job under way.
+pub fn watcher() -> Tell {
+    let bars = Mutex::new(Bars::new());
+    Arc::new(move |event| {
+        if let Ok(mut bars) = bars.lock() {
+            bars.show(&event);
+        }
+    })
+}
+
+struct Bars {
+    all: MultiProgress,
+    run: Option<ProgressBar>,
+    jobs: HashMap<Job, ProgressBar>,
+}
+
+impl Bars {
+    fn new() -> Bars {
+        Bars { all: MultiProgress::new(), run: None, jobs: HashMap::new() }
+    }
+
+    fn show(&mut self, event: &Event) {
+        match event {
+            Event::RunStarted { builds, fresh, boots } => {
+                self.say(&started(*builds, *fresh, *boots));
+                let run = ProgressBar::new((builds + boots) as u64).with_style(style(RUN));
+                run.set_message("builds and boots");
+                run.enable_steady_tick(REDRAW);
+                self.run = Some(self.all.add(run));
+            }
+            Event::Started(job) => drop(self.bar(job)),
+            Event::Step(job, step) => self.bar(job).set_message(step.clone()),
+            Event::Progress { job, done, total } => {
+                let bar = self.bar(job);
+                if let Some(total) = total.filter(|_| bar.length().is_none()) {
+                    bar.set_style(style(KNOWN));
+                    bar.set_length(total);
+                }
+                bar.set_position(*done);
+            }
+            Event::Finished { job, took: time, summary } => {
+                self.end(job);
+                self.say(&format!("{job}: done in {} {summary}", took(*time)));
+            }
+            Event::Failed(job, failure) => {
+                self.end(job);
+                self.say(&failed(&job.to_string(), failure));
+            }
+            Event::Note(text) => self.say(text),
+            Event::Interrupted => self.say("interrupted: stopping; Ctrl-C again kills"),
+        }
+    }
+
+    fn say(&self, line: &str) {
+        // Where the terminal is gone there is nobody to tell.
+        let _ = self.all.println(line.trim_end());
+    }
+
+    fn bar(&mut self, job: &Job) -> ProgressBar {
+        let all = &self.all;
+        let bar = self.jobs.entry(job.clone()).or_insert_with(|| {
+            let bar = ProgressBar::no_length().with_style(style(UNKNOWN)).with_prefix(job.to_string());
+            bar.enable_steady_tick(REDRAW);
+            all.add(bar)
+        });
+        bar.clone()
+    }
+
+    fn end(&mut self, job: &Job) {
+        let Some(bar) = self.jobs.remove(job) else { return };
+        bar.finish_and_clear();
+        self.all.remove(&bar);
+        if let (Some(run), Job::Build(_) | Job::Boot(..)) = (&self.run, job) {
+            run.inc(1);
+        }
+    }
+}
+
+impl Drop for Bars {
+    fn drop(&mut self) {
+        if let Some(run) = &self.run {
+            run.finish_and_clear();
+        }
+    }
+}
+
+const RUN: &str = "{msg} [{bar:30}] {pos}/{len}  {elapsed} gone, {eta} to go";
+const KNOWN: &str = "{prefix} [{bar:30}] {pos}/{len} {msg} {elapsed}, {eta} to go";
+const UNKNOWN: &str = "{spinner} {prefix} {msg} {human_pos} {elapsed}";
+
+fn style(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("=> ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_are_valid() {
+        for template in [RUN, KNOWN, UNKNOWN] {
+            ProgressStyle::with_template(template).unwrap();
+        }
+    }
+}

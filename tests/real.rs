@@ -1,0 +1,213 @@
+//! Real kernels: built with the cross compilers, booted under QEMU, measured.
+//!
+//! These take minutes and need what `matrix doctor` lists, so they are ignored
+//! unless asked for: `cargo test --release --test real -- --ignored`. Kernels
+//! are kept below the target folder; a clean checkout builds them anew.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use matrix::kernel::build::BuildInfo;
+use matrix::model::{BaseConfig, Fragment, Kernel, Source, Toolchain};
+use matrix::process::{self, Stop};
+use matrix::{arch, cache::Cache, kernel, store};
+
+const MATRIX: &str = env!("CARGO_BIN_EXE_matrix");
+
+fn room(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// Runs the program; its progress goes where the test's own output goes.
+fn matrix(cache: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(MATRIX);
+    command.args(args).env("MATRIX_CACHE", cache).stderr(std::process::Stdio::inherit());
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A run directory that does not exist yet.
+fn fresh(name: &str) -> PathBuf {
+    let dir = room("runs").join(name);
+    let _ = std::fs::remove_dir_all(&dir);
+    dir
+}
+
+fn build_info(run: &Path, cell: &str) -> BuildInfo {
+    serde_json::from_slice(&std::fs::read(run.join("cells").join(cell).join("build.json")).unwrap()).unwrap()
+}
+
+/// The built `vmlinux` of a cell in a cache.
+fn vmlinux(cache: &Path, run: &Path, cell: &str) -> PathBuf {
+    cache.join("builds").join(build_info(run, cell).inputs.fingerprint()).join("vmlinux")
+}
+
+/// Text, data and bss as a cross `size` prints them.
+fn binutils(size: &str, file: &Path) -> [u64; 3] {
+    let out = Command::new(size).arg(file).output().unwrap();
+    let figures: Vec<u64> = text(&out.stdout)
+        .lines()
+        .nth(1)
+        .unwrap()
+        .split_whitespace()
+        .take(3)
+        .map(|n| n.parse().unwrap())
+        .collect();
+    figures.try_into().unwrap()
+}
+
+#[test]
+#[ignore = "builds real kernels"]
+fn kernels_are_built_booted_and_measured() {
+    let cache = room("cache");
+    let run = fresh("smoke");
+    let out = matrix(&cache, &["run", "matrices/smoke.toml", "--output", run.to_str().unwrap()]);
+    println!("{}", text(&out.stdout));
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stdout));
+    assert!(text(&out.stdout).contains("emulated wall clock"), "unlabelled: {}", text(&out.stdout));
+
+    let results = store::load(&run).unwrap();
+    assert!(results.failures.is_empty(), "{:?}", results.failures);
+    for cell in &results.matrix.cells {
+        let arch = arch::find(&cell.arch).unwrap();
+        let values = |metric: &str| -> Vec<f64> {
+            let of_cell = results.samples.iter().filter(|s| s.cell == cell.id && s.metric == metric);
+            of_cell.map(|s| s.value).collect()
+        };
+        let vmlinux = vmlinux(&cache, &run, &cell.id.0);
+        let size = format!("{}size", arch.kernel.cross_compile);
+        let sizes = ["vmlinux.text", "vmlinux.data", "vmlinux.bss"].map(|m| values(m)[0] as u64);
+        assert_eq!(sizes, binutils(&size, &vmlinux), "{}", cell.id);
+        assert_eq!(values("vmlinux.file"), [std::fs::metadata(&vmlinux).unwrap().len() as f64]);
+        let times = values("hackbench.time");
+        assert_eq!(times.len(), 3, "{}", cell.id);
+        assert!(times.iter().all(|t| *t > 0.0 && *t < 60.0), "{times:?}");
+        for evidence in ["config", "build.log", "boot-1/console.log", "boot-1/qemu.sh", "boot-1/results.txt"]
+        {
+            let file = run.join("cells").join(&cell.id.0).join(evidence);
+            assert!(file.metadata().is_ok_and(|m| m.len() > 0), "{}", file.display());
+        }
+    }
+
+    same_bytes_elsewhere(&cache, &run);
+    nothing_is_built_twice(&cache);
+    faults_are_named(&cache);
+}
+
+/// The same cell, built in another folder, is the same file.
+fn same_bytes_elsewhere(cache: &Path, run: &Path) {
+    let other = room("other-cache");
+    if !other.join("sources").exists() {
+        std::os::unix::fs::symlink(cache.join("sources"), other.join("sources")).unwrap();
+    }
+    let again = fresh("again");
+    let cell = "riscv64-NR_CPUS=64-OFFSTACK=n";
+    let args = ["run", "matrices/smoke.toml", "--only", "arch=riscv64", "--output", again.to_str().unwrap()];
+    assert_eq!(matrix(&other, &args).status.code(), Some(0));
+    let (first, second) = (vmlinux(cache, run, cell), vmlinux(&other, &again, cell));
+    assert_ne!(first, second);
+    assert!(std::fs::read(first).unwrap() == std::fs::read(second).unwrap(), "builds differ");
+}
+
+fn nothing_is_built_twice(cache: &Path) {
+    let plan = text(&matrix(cache, &["plan", "matrices/smoke.toml"]).stdout);
+    assert!(plan.contains("0 to build, 2 fresh"), "{plan}");
+}
+
+/// Real kernels in real trouble, on a kernel that is there already.
+fn faults_are_named(cache: &Path) {
+    let smoke = std::fs::read_to_string("matrices/smoke.toml").unwrap();
+    for (name, boot, what) in [
+        ("panic", "cmdline = \"rdinit=/nowhere\"\n", "panic"),
+        ("deadline", "deadline = \"1s\"\n", "deadline"),
+        ("vcpus", "qemu_args = \"-smp 2\"\n", "wrong guest"),
+    ] {
+        let file = room("matrices").join(format!("{name}.toml"));
+        // The name stays the same, so the kernel does too.
+        let text_of_matrix = smoke.replace("[boot]\n", &format!("[boot]\n{boot}"));
+        std::fs::write(&file, text_of_matrix).unwrap();
+        let run = fresh(name);
+        let args =
+            ["run", file.to_str().unwrap(), "--only", "arch=riscv64", "--output", run.to_str().unwrap()];
+        let out = matrix(cache, &args);
+        assert_eq!(out.status.code(), Some(1), "{name}");
+        assert!(text(&out.stdout).contains(&format!("FAILED({what})")), "{name}: {}", text(&out.stdout));
+    }
+}
+
+/// A tree, a toolchain and a configuration, ready to be configured.
+async fn build(
+    arch: &arch::Arch,
+    (base, fragment): (&str, &str),
+    symbols: &[(&str, &str)],
+    cache: &Cache,
+) -> kernel::KernelBuild {
+    process::set_guard_program(MATRIX);
+    let stop = Stop::default();
+    let source = Source::Package("linux-source-6.12".into());
+    let tree = kernel::source::prepare(&source, &[], false, cache, &stop).await.unwrap();
+    let kernel = Kernel {
+        base: BaseConfig::Target(base.into()),
+        fragments: vec![Fragment::Builtin(fragment.into())],
+        config: BTreeMap::new(),
+        patches: vec![],
+        toolchain: Toolchain::Gcc { prefix: None },
+        make: vec![],
+    };
+    let tools = kernel::toolchain::find(&kernel.toolchain, arch, &stop).await.unwrap();
+    let symbols = symbols.iter().map(|(s, v)| ((*s).to_owned(), (*v).to_owned())).collect();
+    kernel::KernelBuild::describe(arch, &kernel, &symbols, &tree, &tools).unwrap()
+}
+
+/// NR_CPUS beyond the tree's range and OFFSTACK in both directions, on every
+/// architecture, verified by Kconfig itself on an unmodified tree.
+#[tokio::test]
+#[ignore = "needs a kernel source package"]
+async fn every_corner_of_the_matrices_can_be_configured() {
+    let cache = Cache::open(Some(room("cache"))).unwrap();
+    for arch in arch::all().unwrap() {
+        for (base, nr_cpus, offstack) in [
+            (("allnoconfig", "minimal"), "64", "y"),
+            (("allnoconfig", "minimal"), "512", "n"),
+            (("allnoconfig", "minimal"), "4096", "n"),
+            (("defconfig", "boot"), "256", "n"),
+            (("defconfig", "boot"), "4096", "y"),
+        ] {
+            let symbols = [("NR_CPUS", nr_cpus), ("CPUMASK_OFFSTACK", offstack)];
+            let build = build(&arch, base, &symbols, &cache).await;
+            let key = format!("corner-{}-{}-{nr_cpus}-{offstack}", arch.name, base.0);
+            let done = kernel::build::configure(&build, &key, &cache, &Stop::default()).await;
+            let done = done.unwrap_or_else(|f| panic!("{key}: {}", f.detail));
+            assert_eq!(done.config["NR_CPUS"], nr_cpus, "{key}");
+            assert_eq!(done.config.get("CPUMASK_OFFSTACK").map_or("n", String::as_str), offstack, "{key}");
+            assert!(done.unknown.is_empty(), "{key}: {:?}", done.unknown);
+            std::fs::remove_dir_all(cache.work("builds", &key).unwrap()).unwrap();
+        }
+    }
+}
+
+/// A value that the tree's rules exclude is an error that says why, before
+/// anything is compiled.
+#[tokio::test]
+#[ignore = "needs a kernel source package"]
+async fn value_that_does_not_stick_is_explained() {
+    let cache = Cache::open(Some(room("cache"))).unwrap();
+    let arch = arch::all().unwrap().remove(0);
+    let symbols = [("EXT4_FS", "y"), ("NO_SUCH", "y")];
+    let build = build(&arch, ("allnoconfig", "minimal"), &symbols, &cache).await;
+    let failure = kernel::build::configure(&build, "impossible", &cache, &Stop::default()).await.unwrap_err();
+    let detail = failure.detail;
+    assert!(detail.contains("CONFIG_EXT4_FS: asked for y, got nothing"), "{detail}");
+    assert!(detail.contains("[BLOCK=n]"), "{detail}");
+    assert!(
+        detail.contains("CONFIG_NO_SUCH: asked for y, got nothing\n  this kernel has no such symbol"),
+        "{detail}"
+    );
+    std::fs::remove_dir_all(cache.work("builds", "impossible").unwrap()).unwrap();
+}
