@@ -46,9 +46,9 @@ pub fn command(arch: &Arch, boot: &Boot, guest: Guest<'_>) -> Vec<String> {
 }
 
 /// A fault ends the guest at once, so that it is seen and named instead of
-/// being waited for.
+/// being waited for; `earlycon` lets even one before the console come be seen.
 fn kernel_command_line(arch: &Arch, boot: &Boot) -> String {
-    let ours = format!("console={} panic=-1 oops=panic", arch.qemu.console);
+    let ours = format!("console={} earlycon panic=-1 oops=panic", arch.qemu.console);
     if boot.cmdline.is_empty() { ours } else { format!("{ours} {}", boot.cmdline) }
 }
 

@@ -40,7 +40,7 @@ const TROUBLE: [(&str, &str); 13] = [
     ("rcu stall", r"rcu: INFO: rcu_\w+ .*detected.*stall|rcu: INFO: rcu_\w+ kthread .*starved"),
     ("out of memory", r"Out of memory: Kill|invoked oom-killer"),
     ("init died", r"(Failed to execute /init|Run /init as init process failed)"),
-    ("bad image", r"qemu-system-\w+: (could not load|Could not|unable to|.*not supported|.*[Ii]nvalid)"),
+    ("qemu refused", r"qemu-system-\w+: (could not load|Could not|unable to|.*not supported|.*[Ii]nvalid)"),
 ];
 
 /// What `line` says is wrong, if anything.
@@ -108,7 +108,8 @@ mod tests {
             ),
             ("[    9.0] Out of memory: Killed process 80 (hackbench) total-vm:2048kB", "out of memory"),
             ("[    9.0] hackbench invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0", "out of memory"),
-            ("qemu-system-riscv64: could not load kernel 'Image'", "bad image"),
+            ("qemu-system-riscv64: could not load kernel 'Image'", "qemu refused"),
+            ("qemu-system-riscv64: unable to find CPU model 'max'", "qemu refused"),
         ] {
             assert_eq!(trouble(line.as_bytes()).map(|t| t.what), Some(what), "{line}");
         }

@@ -144,7 +144,7 @@ pub(super) fn text_of(at: &At<Scalar>, text: &str) -> String {
 /// Reads the axes and their values.
 pub(super) fn axes(raw: Option<At<Map<OneOrMany<Scalar>>>>, check: &mut Check) -> Axes {
     let known = check.ctx.archs.iter().map(|a| a.name.as_str());
-    let arch_example = format!("arch = [\"{}\"]", known.clone().next().unwrap_or("riscv64"));
+    let arch_example = format!("arch = [\"{}\"]", known.clone().next().unwrap_or_default());
     let arch_help = format!("add {arch_example}; known: {}", quoted(known));
     let Some(At { value: raw, span }) = raw else {
         let help =
