@@ -30,7 +30,6 @@ install_packages() {
 		exit 2
 	fi
 	say "installing: $*"
-	as_root apt-get -q update
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends "$@"
 }
 
@@ -45,6 +44,7 @@ rust_works() {
 # has a second, newer one for building web browsers.
 install_rust() {
 	rust_works && return 0
+	! command -v apt-get >/dev/null || as_root apt-get -q update
 	if apt-cache show cargo-web >/dev/null 2>&1; then
 		install_packages cargo-web rustc-web gcc libc6-dev
 	else
@@ -63,6 +63,9 @@ build_matrix() {
 
 # install_needs ARGUMENT...: what `matrix doctor ARGUMENT...` misses.
 install_needs() {
+	"$matrix" doctor "$@" >/dev/null && return 0
+	# What a package is called depends on the release, which apt knows.
+	! command -v apt-get >/dev/null || as_root apt-get -q update
 	packages=$("$matrix" doctor --packages "$@") || true
 	# One package a line; names have no spaces.
 	# shellcheck disable=SC2086

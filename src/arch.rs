@@ -64,7 +64,8 @@ pub struct GuestFacts {
     pub suite: String,
 }
 
-/// Debian and Ubuntu packages that provide what an architecture needs.
+/// Debian and Ubuntu packages that provide what an architecture needs;
+/// `A | B` is the first of them that the system's release has.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Packages {

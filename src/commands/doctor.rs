@@ -50,14 +50,30 @@ pub async fn doctor(args: &Doctor, stop: &Stop) -> anyhow::Result<Ending> {
     for arch in &archs {
         needs.extend(of_arch(arch, stop).await);
     }
-    let missing: BTreeSet<&str> =
-        needs.iter().filter(|n| !n.found).flat_map(|n| n.packages.iter().map(String::as_str)).collect();
+    let mut missing = BTreeSet::new();
+    for alternatives in needs.iter().filter(|n| !n.found).flat_map(|n| &n.packages) {
+        missing.insert(available(alternatives, stop).await);
+    }
     print(&if args.packages {
         missing.iter().map(|p| format!("{p}\n")).collect()
     } else {
         text(&needs, &missing)
     })?;
     Ok(if missing.is_empty() { Ending::Good } else { Ending::Failed })
+}
+
+/// The first of `A | B` that apt knows; the last where it knows none, as
+/// before its first update.
+async fn available<'a>(alternatives: &'a str, stop: &Stop) -> &'a str {
+    let mut name = alternatives;
+    for alternative in alternatives.split('|').map(str::trim) {
+        name = alternative;
+        let show = Spec::new("apt-cache").args(["show", "--no-all-versions", name]);
+        if alternatives == name || process::output(&show, SHORT, stop).await.is_ok() {
+            break;
+        }
+    }
+    name
 }
 
 fn text(needs: &[Need], missing: &BTreeSet<&str>) -> String {
