@@ -16,6 +16,8 @@ pub struct Arch {
     pub kernel: KernelFacts,
     /// How it is emulated.
     pub qemu: QemuFacts,
+    /// Firmware of ours for it, where there is one.
+    pub firmware: Option<FirmwareFacts>,
     /// Where its guest programs come from.
     pub guest: GuestFacts,
     /// Packages that provide what it needs.
@@ -50,8 +52,24 @@ pub struct QemuFacts {
     pub console: String,
     /// File name of the firmware that the emulator loads by itself, where it does.
     pub firmware: Option<String>,
-    /// Most processors that the machine and its stock firmware start.
+    /// Most processors that the machine has.
     pub max_vcpus: u32,
+}
+
+/// Firmware that is built from sources below `qemu/`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FirmwareFacts {
+    /// Folder below `qemu/`.
+    pub dir: String,
+    /// Linker script in it.
+    pub script: String,
+    /// Sources in it.
+    pub sources: Vec<String>,
+    /// Arguments of the compiler that choose the instruction set.
+    pub flags: Vec<String>,
+    /// Most processors that the stock firmware starts without fail.
+    pub stock_max_vcpus: u32,
 }
 
 /// Where an architecture's guest programs come from.

@@ -6,13 +6,16 @@
 //! making the same one at once.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fs_err as fs;
 use fs4::fs_std::FileExt;
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 
 /// The inputs of something cached, by name: `source`, `toolchain`, ...
 ///
@@ -73,16 +76,16 @@ pub struct Lock {
 }
 
 impl Cache {
-    /// The cache in `root`, or `$MATRIX_CACHE`, or the user's cache folder.
+    /// The cache in `root`, or `$MATRIX_CACHE`, or the user's cache folder;
+    /// nothing is created before something is to be kept.
     ///
     /// # Errors
-    /// None of them is known, or it cannot be created.
+    /// None of them is known.
     pub fn open(root: Option<PathBuf>) -> anyhow::Result<Cache> {
         let root = match root.or_else(|| default_root(|n| std::env::var_os(n))) {
             Some(root) => std::path::absolute(root)?,
             None => anyhow::bail!("no cache folder: set MATRIX_CACHE, XDG_CACHE_HOME or HOME"),
         };
-        fs::create_dir_all(&root)?;
         Ok(Cache { root })
     }
 
@@ -126,13 +129,16 @@ impl Cache {
     /// Waits until nobody else works on the entry, then keeps others out.
     ///
     /// # Errors
-    /// The lock file cannot be created.
-    pub async fn lock(&self, room: &str, key: &str) -> io::Result<Lock> {
+    /// The lock file cannot be created, or `stop` came first.
+    pub async fn lock(&self, room: &str, key: &str, stop: &CancellationToken) -> io::Result<Lock> {
         let dir = self.root.join("locks");
         fs::create_dir_all(&dir)?;
         let file = std::fs::File::create(dir.join(format!("{room}-{key}")))?;
         while !FileExt::try_lock_exclusive(&file)? {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(100)) => {}
+                () = stop.cancelled() => return Err(io::Error::other("stopped while another run had the lock")),
+            }
         }
         Ok(Lock { _file: file })
     }
@@ -192,7 +198,8 @@ fn default_root(var: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<Path
 /// The file system refuses.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    // Readable like any other file; a temporary one is its owner's alone.
+    let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(dir)?;
     io::Write::write_all(&mut file, content)?;
     file.persist(path).map_err(|e| e.error)?;
     Ok(())
@@ -248,7 +255,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::open(Some(dir.path().into())).unwrap();
         for text in ["one", "two"] {
-            let _lock = cache.lock("builds", "k").await.unwrap();
+            let never = CancellationToken::new();
+            let _lock = cache.lock("builds", "k", &never).await.unwrap();
             let work = cache.work("builds", "k").unwrap();
             fs::write(work.join("f"), text).unwrap();
             let entry = cache.publish(&work, "builds", "k").unwrap();
@@ -261,11 +269,15 @@ mod tests {
     async fn second_lock_waits_for_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::open(Some(dir.path().into())).unwrap();
-        let first = cache.lock("builds", "k").await.unwrap();
-        let second = tokio::time::timeout(Duration::from_millis(300), cache.lock("builds", "k"));
+        let never = CancellationToken::new();
+        let first = cache.lock("builds", "k", &never).await.unwrap();
+        let second = tokio::time::timeout(Duration::from_millis(300), cache.lock("builds", "k", &never));
         assert!(second.await.is_err(), "two held the lock at once");
+        let stopped = CancellationToken::new();
+        stopped.cancel();
+        assert!(cache.lock("builds", "k", &stopped).await.is_err(), "waited although it was stopped");
         drop(first);
-        let again = tokio::time::timeout(Duration::from_secs(5), cache.lock("builds", "k"));
+        let again = tokio::time::timeout(Duration::from_secs(5), cache.lock("builds", "k", &never));
         again.await.unwrap().unwrap();
     }
 }

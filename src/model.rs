@@ -164,6 +164,64 @@ pub struct Boot {
     pub silence_s: u64,
     /// Boots of every cell.
     pub boots: u32,
+    /// What executes the guest's instructions.
+    #[serde(default)]
+    pub accel: Accel,
+    /// What runs before the kernel.
+    #[serde(default)]
+    pub firmware: Firmware,
+    /// How processors come online.
+    #[serde(default)]
+    pub online: Online,
+    /// Whether every boot of a cell gets a seed of its own, the same ones for
+    /// every cell; otherwise all boots have the same seed.
+    #[serde(default)]
+    pub perturb: bool,
+}
+
+/// What executes the guest's instructions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Accel {
+    /// `tcg-multi` where the busy processors fit the host's cores, else `tcg-single`.
+    #[default]
+    Auto,
+    /// QEMU's TCG, a host thread for each processor.
+    TcgMulti,
+    /// QEMU's TCG, one host thread for all processors in turn.
+    TcgSingle,
+    /// QEMU's TCG with a clock that counts instructions: a boot repeats to the
+    /// last digit, however busy the host is.
+    Icount,
+}
+
+/// What runs before the kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Firmware {
+    /// The stock one as long as it starts all processors, else ours.
+    #[default]
+    Auto,
+    /// What QEMU loads by itself.
+    Stock,
+    /// Ours, where the architecture has one.
+    Matrix,
+    /// A file of the user's.
+    File(PathBuf),
+}
+
+/// How processors come online.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Online {
+    /// `staged` for many processors under wall-clock emulation, else `kernel`.
+    #[default]
+    Auto,
+    /// The kernel brings up all of them.
+    Kernel,
+    /// The kernel brings up two, the guest agent the others one by one, so
+    /// that never more than a few are busy.
+    Staged,
 }
 
 /// One benchmark as a matrix runs it.
@@ -214,6 +272,9 @@ pub enum Kind {
     Exact,
     /// Wall clock of a guest under QEMU's TCG: says little about real hardware.
     EmulatedWallClock,
+    /// Clock of a guest that counts its instructions, one a nanosecond: total
+    /// work, repeatable, no time of any machine.
+    EmulatedInstructions,
     /// Wall clock on real hardware.
     NativeWallClock,
 }
@@ -224,6 +285,7 @@ impl Kind {
         match self {
             Kind::Exact => "exact",
             Kind::EmulatedWallClock => "emulated wall clock",
+            Kind::EmulatedInstructions => "emulated instruction count",
             Kind::NativeWallClock => "native wall clock",
         }
     }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use super::machine::{Machine, STAGED_FIRST};
 use crate::arch::Arch;
-use crate::model::Boot;
+use crate::model::{Accel, Boot, Online};
 
 /// Name of the virtio-serial port that carries results; the guest agent looks for it.
 const PORT: &str = "matrix.results";
@@ -15,24 +16,31 @@ pub struct Guest<'a> {
     pub image: &'a Path,
     /// Initial RAM file system.
     pub initramfs: &'a Path,
+    /// Firmware in place of the stock one.
+    pub firmware: Option<&'a Path>,
     /// File or FIFO that gets the results.
     pub results: &'a Path,
     /// Processors.
     pub vcpus: u32,
 }
 
-/// Program and arguments that boot `guest` on `arch`.
-pub fn command(arch: &Arch, boot: &Boot, guest: Guest<'_>) -> Vec<String> {
+/// Program and arguments that boot `guest` on `arch` as `machine` says.
+pub fn command(arch: &Arch, boot: &Boot, machine: &Machine, guest: Guest<'_>) -> Vec<String> {
     let mut argv = vec![arch.qemu.program.clone()];
     let mut arg = |name: &str, value: String| argv.extend([name.to_owned(), value]);
     arg("-machine", arch.qemu.machine.clone());
     arg("-cpu", arch.qemu.cpu.clone());
-    arg("-accel", "tcg,thread=multi".to_owned());
+    for (name, value) in accel(machine) {
+        arg(name, value);
+    }
     arg("-smp", guest.vcpus.to_string());
     arg("-m", format!("{}M", boot.memory_mib));
+    if let Some(firmware) = guest.firmware {
+        arg("-bios", firmware.display().to_string());
+    }
     arg("-kernel", guest.image.display().to_string());
     arg("-initrd", guest.initramfs.display().to_string());
-    arg("-append", kernel_command_line(arch, boot));
+    arg("-append", kernel_command_line(arch, boot, machine));
     arg("-display", "none".to_owned());
     arg("-monitor", "none".to_owned());
     arg("-chardev", "stdio,id=console,signal=off".to_owned());
@@ -47,9 +55,31 @@ pub fn command(arch: &Arch, boot: &Boot, guest: Guest<'_>) -> Vec<String> {
 
 /// A fault ends the guest at once, so that it is seen and named instead of
 /// being waited for; `earlycon` lets even one before the console come be seen.
-fn kernel_command_line(arch: &Arch, boot: &Boot) -> String {
-    let ours = format!("console={} earlycon panic=-1 oops=panic", arch.qemu.console);
-    if boot.cmdline.is_empty() { ours } else { format!("{ours} {}", boot.cmdline) }
+fn kernel_command_line(arch: &Arch, boot: &Boot, machine: &Machine) -> String {
+    let mut line = format!("console={} earlycon panic=-1 oops=panic", arch.qemu.console);
+    if machine.online == Online::Staged {
+        line.push_str(&format!(" maxcpus={STAGED_FIRST}"));
+    }
+    if !boot.cmdline.is_empty() {
+        line.push_str(&format!(" {}", boot.cmdline));
+    }
+    line
+}
+
+/// The seed feeds everything that QEMU or the device tree would take from the
+/// host's random numbers. Counting instructions, the guest's clocks, its date
+/// included, must have no other source either.
+fn accel(machine: &Machine) -> Vec<(&'static str, String)> {
+    let threads = match machine.accel {
+        Accel::TcgMulti | Accel::Auto => "tcg,thread=multi",
+        Accel::TcgSingle | Accel::Icount => "tcg,thread=single",
+    };
+    let mut options = vec![("-accel", threads.to_owned()), ("-seed", machine.seed.to_string())];
+    if machine.accel == Accel::Icount {
+        options.push(("-icount", "shift=0,sleep=off".to_owned()));
+        options.push(("-rtc", "clock=vm,base=2024-01-01T00:00:00".to_owned()));
+    }
+    options
 }
 
 /// In QEMU's option lists a comma inside a value is written twice.
@@ -60,6 +90,24 @@ fn option_value(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Firmware;
+
+    #[test]
+    fn counted_instructions_leave_nothing_to_the_host() {
+        let arch = crate::arch::all().unwrap().remove(0);
+        let boot = Boot { accel: Accel::Icount, online: Online::Staged, ..boot() };
+        let machine = Machine::choose(&arch, &boot, 4, 8, 1);
+        let path = Path::new("x");
+        let guest = Guest { image: path, initramfs: path, firmware: None, results: path, vcpus: 4 };
+        let argv = command(&arch, &boot, &machine, guest).join(" ");
+        for part in
+            ["-accel tcg,thread=single", "-seed 1", "-icount shift=0,sleep=off", "-rtc clock=vm,base="]
+        {
+            assert!(argv.contains(part), "{argv}");
+        }
+        assert!(argv.contains(" maxcpus=2 "), "{argv}");
+        assert!(!argv.contains("-bios"), "{argv}");
+    }
 
     fn boot() -> Boot {
         Boot {
@@ -69,6 +117,10 @@ mod tests {
             deadline_s: 60,
             silence_s: 10,
             boots: 1,
+            accel: Accel::Auto,
+            firmware: Firmware::Auto,
+            online: Online::Auto,
+            perturb: false,
         }
     }
 
@@ -78,13 +130,17 @@ mod tests {
             let guest = Guest {
                 image: Path::new("/k/Image"),
                 initramfs: Path::new("/g/init.cpio"),
+                firmware: Some(Path::new("/f/fw.elf")),
                 results: Path::new("/r/a,b"),
                 vcpus: 7,
             };
-            let argv = command(&arch, &boot(), guest);
+            let machine = Machine::choose(&arch, &boot(), 7, 8, 1);
+            let argv = command(&arch, &boot(), &machine, guest);
             let after = |name: &str| argv.iter().skip_while(|a| *a != name).nth(1).cloned().unwrap();
             assert_eq!(argv[0], arch.qemu.program);
             assert_eq!(after("-smp"), "7");
+            assert_eq!(after("-bios"), "/f/fw.elf");
+            assert_eq!(after("-accel"), "tcg,thread=multi");
             assert_eq!(after("-m"), "1024M");
             assert_eq!(after("-kernel"), "/k/Image");
             // One argument, whatever is in it: there is no shell.

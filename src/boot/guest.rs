@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use fs_err as fs;
@@ -11,18 +10,15 @@ use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use serde::{Deserialize, Serialize};
 
-use super::{initramfs, protocol};
+use super::{compiled, initramfs, protocol};
 use crate::arch::Arch;
-use crate::assets;
 use crate::cache::{Cache, Inputs, write_whole};
 use crate::distro::{self, Release};
 use crate::kernel::Tools;
 use crate::model::Benchmark;
-use crate::process::{self, Spec, Stop};
+use crate::process::Stop;
 
 const ROOM: &str = "guest";
-const AGENT_SOURCE: &str = "guest/agent.c";
-const COMPILE_LIMIT: Duration = Duration::from_secs(120);
 /// Where packages keep programs.
 const PROGRAM_DIRS: [&str; 6] = ["usr/bin", "bin", "usr/sbin", "sbin", "usr/local/bin", "usr/games"];
 /// Most links and libraries that one program may need.
@@ -38,19 +34,20 @@ pub struct GuestFiles {
 }
 
 impl GuestFiles {
-    /// The guest's initramfs.
+    /// The initramfs of a guest that runs `benchmarks`, once it has brought its
+    /// processors online if `staged`.
     ///
     /// # Errors
     /// A file is too large for the archive.
-    pub fn initramfs(&self) -> std::io::Result<Vec<u8>> {
+    pub fn initramfs(mut self, benchmarks: &[Benchmark], staged: bool) -> std::io::Result<Vec<u8>> {
+        self.files.insert("matrix/job".to_owned(), protocol::job(benchmarks, staged).into_bytes());
         let mut archive = Vec::new();
         initramfs::write(&self.files, &mut archive)?;
         Ok(archive)
     }
 }
 
-/// Gathers the guest that runs `benchmarks` on `arch`; `dir` is where relative
-/// file names of benchmarks start.
+/// Gathers the guest that runs `benchmarks` on `arch`.
 ///
 /// # Errors
 /// The agent does not compile, a package cannot be had, or a program or a
@@ -67,8 +64,7 @@ pub async fn gather(
     let packages: Vec<String> = packages.into_iter().collect();
     let root = unpacked(arch, &packages, refresh, cache, stop).await?;
     let mut guest = GuestFiles { packages: root.versions.clone(), ..GuestFiles::default() };
-    guest.files.insert("init".to_owned(), agent(arch, tools, cache, stop).await?);
-    guest.files.insert("matrix/job".to_owned(), protocol::job(benchmarks).into_bytes());
+    guest.files.insert("init".to_owned(), fs::read(compiled::agent(arch, tools, cache, stop).await?)?);
     let libraries = root.dir.as_deref().map(library_index).transpose()?.unwrap_or_default();
     for benchmark in benchmarks {
         for file in &benchmark.files {
@@ -92,34 +88,6 @@ pub async fn gather(
 
 fn root_names(packages: &[String]) -> String {
     if packages.is_empty() { "any package: the benchmark names none".to_owned() } else { packages.join(", ") }
-}
-
-// --- the agent ---
-
-async fn agent(arch: &Arch, tools: &Tools, cache: &Cache, stop: &Stop) -> anyhow::Result<Vec<u8>> {
-    let source =
-        assets::QEMU.get_file(AGENT_SOURCE).context("the guest agent's source is not compiled in")?;
-    let mut inputs = Inputs::default();
-    inputs.add("source", blake3::hash(source.contents()).to_hex().as_str());
-    inputs.add("arch", &arch.name);
-    inputs.add("toolchain", &tools.version);
-    let key = inputs.fingerprint();
-    let _lock = cache.lock(ROOM, &key).await?;
-    if let Ok(agent) = fs::read(cache.entry(ROOM, &key).join("agent")) {
-        return Ok(agent);
-    }
-    let work = cache.work(ROOM, &key)?;
-    fs::write(work.join("agent.c"), source.contents())?;
-    let compile = Spec::new(&tools.cc[0])
-        .args(&tools.cc[1..])
-        .args(["-static", "-O2", "-o", "agent", "agent.c"])
-        .cwd(&work);
-    process::output(&compile, COMPILE_LIMIT, stop).await.with_context(|| {
-        format!("compiling the guest agent; its C library comes with: {}", arch.packages.toolchain.join(" "))
-    })?;
-    let agent = fs::read(work.join("agent"))?;
-    cache.publish(&work, ROOM, &key)?;
-    Ok(agent)
 }
 
 // --- packages ---
@@ -151,7 +119,7 @@ async fn unpacked(
     inputs.add("arch", &arch.guest.debian_arch);
     inputs.add("suite", &arch.guest.suite);
     let key = inputs.fingerprint();
-    let _lock = cache.lock(ROOM, &key).await?;
+    let _lock = cache.lock(ROOM, &key, &stop.graceful).await?;
     let entry = cache.entry(ROOM, &key);
     if let Some(manifest) = fs::read(entry.join("manifest.json")).ok().filter(|_| !refresh) {
         let manifest: Manifest = serde_json::from_slice(&manifest)?;

@@ -1,14 +1,16 @@
 //! From a kernel image to what its guest reported.
 //!
 //! [`guest`] gathers what goes into the [`initramfs`], [`argv`] makes QEMU's
-//! command line, [`session`] runs it and listens on the console ([`console`])
+//! command line for the [`machine`] that fits, [`session`] runs it and listens on the console ([`console`])
 //! and the results channel ([`protocol`]), [`verdict`] says whether what came
 //! counts.
 
 pub mod argv;
+pub mod compiled;
 pub mod console;
 pub mod guest;
 pub mod initramfs;
+pub mod machine;
 pub mod protocol;
 pub mod session;
 pub mod verdict;

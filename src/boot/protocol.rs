@@ -62,9 +62,10 @@ pub enum RunEnd {
     Error(String),
 }
 
-/// The job of a boot: every benchmark with its repeats.
-pub fn job(benchmarks: &[Benchmark]) -> String {
-    let mut job = String::new();
+/// The job of a boot: every benchmark with its repeats. `staged` has the agent
+/// bring all processors online before.
+pub fn job(benchmarks: &[Benchmark], staged: bool) -> String {
+    let mut job = String::from(if staged { "online all\n" } else { "" });
     for bench in benchmarks {
         job.push_str(&format!("bench {} {}\n", bench.repeat, bench.timeout_s));
         for arg in &bench.command {

@@ -14,6 +14,7 @@ use tokio::net::unix::pipe;
 
 use super::argv::{self, Guest};
 use super::console::{self, Phase};
+use super::machine::Machine;
 use super::protocol::{Message, Reader};
 use super::verdict::{Report, Run};
 use crate::arch::Arch;
@@ -44,6 +45,10 @@ pub struct Session<'a> {
     pub image: &'a Path,
     /// Initial RAM file system.
     pub initramfs: &'a Path,
+    /// How the guest is started.
+    pub machine: &'a Machine,
+    /// Firmware in place of the stock one.
+    pub firmware: Option<&'a Path>,
     /// Processors.
     pub vcpus: u32,
     /// What the guest was told to run.
@@ -55,8 +60,8 @@ pub struct Session<'a> {
 impl Session<'_> {
     /// QEMU's command line with the results going to `results`.
     pub fn command(&self, results: &Path) -> Vec<String> {
-        let guest = Guest { image: self.image, initramfs: self.initramfs, results, vcpus: self.vcpus };
-        argv::command(self.arch, self.boot, guest)
+        let Session { arch, boot, image, initramfs, machine, firmware, vcpus, .. } = *self;
+        argv::command(arch, boot, machine, Guest { image, initramfs, firmware, results, vcpus })
     }
 
     /// Boots and listens until QEMU is gone. `step` is told how far the guest is.
@@ -100,7 +105,9 @@ impl Session<'_> {
             "#!/bin/sh\n# Boots this guest by hand; its results go to results.txt.\nexec {}\n",
             shell_words::join(argv)
         );
-        fs::write(self.dir.join("qemu.sh"), text)?;
+        let path = self.dir.join("qemu.sh");
+        fs::write(&path, text)?;
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
         Ok(())
     }
 }
@@ -114,12 +121,14 @@ async fn listen<S: FnMut(String)>(
     loop {
         // Readiness first: the buffer is filled without waiting.
         let _ = tokio::time::timeout(TICK, channel.readable()).await;
-        let mut listener = listener.borrow_mut();
-        listener.drain(channel);
-        listener.look_for_silence();
-        if listener.report.stopped.is_some() {
+        let stopped = {
+            let mut listener = listener.borrow_mut();
+            listener.drain(channel);
+            listener.look_for_silence();
+            listener.report.stopped.is_some()
+        };
+        if stopped {
             own.graceful.cancel();
-            drop(listener);
             // QEMU is on its way out; nothing it says now matters.
             std::future::pending::<()>().await;
         }

@@ -160,6 +160,7 @@ pub fn samples(
     report: &Report,
     cell: &CellId,
     boot: u32,
+    kind: Kind,
     benchmarks: &[Benchmark],
 ) -> (Vec<Sample>, Vec<Failure>) {
     let mut samples = Vec::new();
@@ -173,7 +174,7 @@ pub fn samples(
                     better: benchmark.metrics[&metric].better,
                     metric: format!("{}.{metric}", benchmark.name),
                     value,
-                    kind: Kind::EmulatedWallClock,
+                    kind,
                     boot: Some(boot),
                     iteration: Some(run.iteration),
                 })),
@@ -281,7 +282,8 @@ mod tests {
     #[test]
     fn good_boot_has_no_fault_and_gives_its_value() {
         assert_eq!(fault(&good(), &expected(), &[benchmark()]), None);
-        let (samples, failures) = samples(&good(), &CellId("c".into()), 2, &[benchmark()]);
+        let (samples, failures) =
+            samples(&good(), &CellId("c".into()), 2, Kind::EmulatedWallClock, &[benchmark()]);
         assert!(failures.is_empty());
         assert_eq!(samples.len(), 1);
         assert_eq!((samples[0].value, samples[0].boot, samples[0].metric.as_str()), (1.5, Some(2), "b.time"));
@@ -328,7 +330,8 @@ mod tests {
             (Run { truncated: true, ..run(&["Time: 1.5"], Some(RunEnd::Exit(0))) }, "output cut"),
         ] {
             let report = Report { runs: vec![failing], ..good() };
-            let (samples, failures) = samples(&report, &CellId("c".into()), 1, &[benchmark()]);
+            let (samples, failures) =
+                samples(&report, &CellId("c".into()), 1, Kind::EmulatedWallClock, &[benchmark()]);
             assert!(samples.is_empty());
             assert_eq!(failures[0].what, what);
             assert_eq!(failures[0].benchmark.as_deref(), Some("b"));

@@ -12,6 +12,7 @@ mod run;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Parser;
@@ -113,11 +114,13 @@ fn print(text: &str) -> anyhow::Result<()> {
 }
 
 /// Stops on the first SIGINT, SIGTERM or SIGHUP, kills on the second.
-fn stop_on_signals(stop: &Stop, tell: Tell) -> anyhow::Result<()> {
+fn stop_on_signals(stop: &Stop, tell: &Tell) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let stop = stop.clone();
+    // Weak: whoever watches is gone when the run is, not when this task is.
+    let tell = Arc::downgrade(tell);
     tokio::spawn(async move {
         loop {
             tokio::select! {
@@ -129,7 +132,9 @@ fn stop_on_signals(stop: &Stop, tell: Tell) -> anyhow::Result<()> {
                 stop.now.cancel();
             } else {
                 stop.graceful.cancel();
-                tell(Event::Interrupted);
+                if let Some(tell) = tell.upgrade() {
+                    tell(Event::Interrupted);
+                }
             }
         }
     });

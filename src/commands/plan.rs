@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 
 use super::{Ending, load, print};
 use crate::arch;
+use crate::boot::machine::Machine;
 use crate::boot::session::Session;
 use crate::cache::Cache;
 use crate::cli;
 use crate::model::{Matrix, Source};
 use crate::process::Stop;
+use crate::sched::host;
 use crate::sched::plan::{self, Plan, PlannedBuild, State};
+use crate::sched::run::initramfs_name;
 
 pub async fn plan(args: &cli::Plan, cache: Option<PathBuf>, stop: &Stop) -> anyhow::Result<Ending> {
     let Some(matrix) = load(&args.selection)? else { return Ok(Ending::Wrong) };
@@ -79,12 +82,16 @@ fn commands(matrix: &Matrix, plan: &Plan, cache: &Cache, jobs: usize) -> anyhow:
         let image = cache.entry("builds", &fingerprint).join("Image");
         for cell in &planned.cells {
             let arch = arch::find(&cell.arch)?;
-            let initramfs = PathBuf::from(format!("RUN/guest/{}.cpio", arch.name));
+            let machine = Machine::choose(&arch, &matrix.boot, cell.vcpus, host::cores(), 1);
+            let initramfs = Path::new("RUN/guest").join(initramfs_name(&arch.name, machine.online));
+            let firmware = PathBuf::from(format!("RUN/guest/{}-firmware.elf", arch.name));
             let session = Session {
                 arch: &arch,
                 boot: &matrix.boot,
                 image: &image,
                 initramfs: &initramfs,
+                machine: &machine,
+                firmware: machine.firmware_file(Some(&firmware)),
                 vcpus: cell.vcpus,
                 benchmarks: &matrix.benchmarks,
                 dir: Path::new("."),

@@ -21,12 +21,15 @@ pub async fn run(args: Run, cache: Option<PathBuf>, talk: Talk, stop: &Stop) -> 
     if args.dry_run {
         return plan::show(&matrix, &cache, Some(jobs), stop).await;
     }
+    // What is missing altogether is said before anything is created.
+    let targets = sched::plan::targets(&matrix, stop).await?;
+    fs::create_dir_all(cache.root())?;
     let tell = ui::watcher(talk);
-    stop_on_signals(stop, tell.clone())?;
+    stop_on_signals(stop, &tell)?;
     let text = fs::read_to_string(&args.selection.file)?;
     let mut dir = RunDir::create(args.output.as_deref(), &matrix, &text, jiff::Timestamp::now())?;
     let options = Options { jobs, refresh: args.refresh };
-    let summary = sched::run::run(&matrix, &mut dir, &cache, options, tell.clone(), stop).await?;
+    let summary = sched::run::run(&matrix, targets, &mut dir, &cache, options, tell.clone(), stop).await?;
     // Bars are gone before the tables come.
     drop(tell);
     let tables = report::tables(&store::load(dir.path())?);

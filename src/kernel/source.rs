@@ -73,11 +73,13 @@ pub async fn prepare(
     let base = match source {
         Source::Path(dir) => local_tree(dir)?,
         Source::Package(name) => {
-            fetched(&package_key(name), refresh, cache, async |dir| unpack_package(name, dir, stop).await)
-                .await?
+            fetched(&package_key(name), refresh, cache, stop, async |dir| {
+                unpack_package(name, dir, stop).await
+            })
+            .await?
         }
         Source::Tarball(file) => {
-            fetched(&tarball_key(file)?, false, cache, async |dir| {
+            fetched(&tarball_key(file)?, false, cache, stop, async |dir| {
                 unpack_tarball(file, dir, stop).await?;
                 Ok(format!("tarball {}", file.display()))
             })
@@ -85,7 +87,7 @@ pub async fn prepare(
         }
         Source::Git { url, rev } => {
             let commit = resolve(url, rev, stop).await?;
-            fetched(&git_key(url, &commit), false, cache, async |dir| {
+            fetched(&git_key(url, &commit), false, cache, stop, async |dir| {
                 checkout(url, rev, &commit, dir, stop).await?;
                 Ok(format!("git {rev} ({commit})"))
             })
@@ -100,9 +102,10 @@ async fn fetched(
     key: &str,
     again: bool,
     cache: &Cache,
+    stop: &Stop,
     make: impl AsyncFnOnce(&Path) -> anyhow::Result<String>,
 ) -> anyhow::Result<SourceTree> {
-    let _lock = cache.lock(ROOM, key).await?;
+    let _lock = cache.lock(ROOM, key, &stop.graceful).await?;
     if let Some(tree) = recorded(cache, key).filter(|_| !again) {
         return Ok(tree);
     }
@@ -326,7 +329,7 @@ async fn patched(
     stop: &Stop,
 ) -> anyhow::Result<SourceTree> {
     let key = patched_inputs(base, patches)?.fingerprint();
-    fetched(&key, false, cache, async |dir| {
+    fetched(&key, false, cache, stop, async |dir| {
         let tree = dir.join("linux");
         // Hard links cost no space, and patch(1) replaces files instead of
         // writing into them; but the user may write into a tree of theirs.

@@ -15,7 +15,7 @@ use serde::de::{
     Deserialize, DeserializeOwned, Deserializer, Error, IntoDeserializer, SeqAccess, Unexpected, Visitor,
 };
 
-use crate::model::{Derived, Direction, Statistic};
+use crate::model::{Accel, Derived, Direction, Online, Statistic};
 
 /// A value and the bytes of the file that it was read from.
 #[derive(Debug, Clone)]
@@ -306,6 +306,27 @@ pub(super) struct RawBoot {
     /// Arguments added to QEMU's command line, as an array or as one string in
     /// shell's quoting. Example: `qemu_args = ["-object", "rng-random,id=r"]`.
     pub qemu_args: Option<At<OneOrMany<String>>>,
+    /// What executes the guest: `tcg-multi` (a host thread for each vCPU),
+    /// `tcg-single` (one for all: no vCPU waits for a lock whose holder does not
+    /// run), `icount` (a clock that counts instructions: boots repeat to the
+    /// last digit on a busy host too), or `auto`, the default, which takes
+    /// `tcg-multi` where the busy vCPUs fit the host's cores, else `tcg-single`.
+    /// Example: `accel = "icount"`.
+    pub accel: Option<At<Accel>>,
+    /// What runs before the kernel: `stock` (what QEMU loads), `matrix` (the
+    /// firmware of this program, where the architecture has one), a file, or
+    /// `auto`, the default, which takes ours where the stock one does not start
+    /// that many vCPUs. Example: `firmware = "stock"`.
+    pub firmware: Option<At<String>>,
+    /// How vCPUs come online: all by the `kernel`, or `staged`, where the
+    /// kernel brings up two and the guest's init the others one by one. `auto`,
+    /// the default, stages many vCPUs under wall-clock emulation.
+    /// Example: `online = "staged"`.
+    pub online: Option<At<Online>>,
+    /// Boots each cell so often, each boot under a seed of its own (the same
+    /// seeds for every cell): what layout luck does to `icount` timings.
+    /// Instead of `boots`. Example: `perturb = 5`.
+    pub perturb: Option<At<i64>>,
     /// Added to the kernel's command line. Example: `cmdline = "mitigations=off"`.
     pub cmdline: Option<At<String>>,
 }

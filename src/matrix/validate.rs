@@ -16,7 +16,7 @@ use super::hint::quoted;
 use super::raw::{At, OneOrMany, RawBoot, RawSource};
 use super::read::{Gone, ROOT, Reading};
 use crate::diag::Diagnostic;
-use crate::model::{Boot, Cell, MAX_NR_CPUS, Matrix, Source};
+use crate::model::{Accel, Boot, Cell, Firmware, MAX_NR_CPUS, Matrix, Online, Source};
 
 use axes::Axes;
 use kernel::Set;
@@ -299,7 +299,29 @@ fn boot(At { value: raw, .. }: At<RawBoot>, check: &mut Check) -> Boot {
         cmdline: check.opt_line("cmdline", raw.cmdline).unwrap_or_default(),
         deadline_s: check.seconds("deadline", raw.deadline.as_ref(), 600),
         silence_s: check.seconds("silence", raw.silence.as_ref(), 120),
-        boots: check.number_or("boots", raw.boots.as_ref(), 1..=1000, 1),
+        boots: boots(raw.boots.as_ref(), raw.perturb.as_ref(), check),
+        accel: raw.accel.map_or_else(Accel::default, |at| at.value),
+        firmware: raw.firmware.map_or_else(Firmware::default, |at| firmware(&at, check)),
+        online: raw.online.map_or_else(Online::default, |at| at.value),
+        perturb: raw.perturb.is_some(),
+    }
+}
+
+/// Boots of each cell: `perturb` counts them too.
+fn boots(boots: Option<&At<i64>>, perturb: Option<&At<i64>>, check: &mut Check) -> u32 {
+    let Some(perturb) = perturb else { return check.number_or("boots", boots, 1..=1000, 1) };
+    if let Some(boots) = boots {
+        check.fault(&boots.span, "`boots` beside `perturb`", "`perturb` says how often each cell is booted");
+    }
+    check.number_or("perturb", Some(perturb), 1..=1000, 1)
+}
+
+fn firmware(at: &At<String>, check: &mut Check) -> Firmware {
+    match at.as_str() {
+        "auto" => Firmware::Auto,
+        "stock" => Firmware::Stock,
+        "matrix" => Firmware::Matrix,
+        _ => Firmware::File(check.path("firmware", at, Path::is_file)),
     }
 }
 

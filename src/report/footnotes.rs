@@ -35,6 +35,9 @@ fn kind(kind: Kind) -> String {
         Kind::EmulatedWallClock => {
             format!("{label} (QEMU TCG): not a measure of real hardware")
         }
+        Kind::EmulatedInstructions => {
+            format!("{label} (QEMU icount, 1 ns an instruction of any vCPU): not a measure of real hardware")
+        }
         Kind::NativeWallClock => label.to_string(),
     }
 }

@@ -78,6 +78,10 @@ fn results(layout: Layout) -> Results {
                 deadline_s: 60,
                 silence_s: 30,
                 boots: 1,
+                accel: crate::model::Accel::Auto,
+                firmware: crate::model::Firmware::Auto,
+                online: crate::model::Online::Auto,
+                perturb: false,
             },
             benchmarks: vec![Benchmark {
                 name: "hackbench".into(),

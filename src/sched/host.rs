@@ -1,25 +1,18 @@
 //! What a run ran on: the host and the versions of the programs involved.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use fs_err as fs;
 
 use super::plan::Target;
-use crate::process::{self, Spec, Stop};
 use crate::store::RunInfo;
 
-const SHORT: Duration = Duration::from_secs(20);
-
 /// Describes this run.
-pub async fn describe(targets: &BTreeMap<String, Target>, began: jiff::Timestamp, stop: &Stop) -> RunInfo {
+pub fn describe(targets: &BTreeMap<String, Target>, began: jiff::Timestamp) -> RunInfo {
     let mut tools = BTreeMap::new();
     for (name, target) in targets {
         tools.insert(format!("toolchain {name}"), target.tools.version.clone());
-        let program = &target.arch.qemu.program;
-        let version = process::output(&Spec::new(program).arg("--version"), SHORT, stop).await;
-        let version = version.map_or_else(|e| e.to_string(), |v| first_line(&v));
-        tools.insert(program.clone(), version);
+        tools.insert(target.arch.qemu.program.clone(), target.qemu.clone());
     }
     RunInfo {
         matrix_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -34,6 +27,11 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
+/// Processors of the host.
+pub fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
+}
+
 fn host() -> BTreeMap<String, String> {
     let mut host = BTreeMap::new();
     let mut put = |name: &str, value: Option<String>| {
@@ -42,7 +40,7 @@ fn host() -> BTreeMap<String, String> {
         }
     };
     put("kernel", fs::read_to_string("/proc/version").ok().map(|v| first_line(&v)));
-    put("cores", std::thread::available_parallelism().ok().map(|n| n.to_string()));
+    put("cores", Some(cores().to_string()));
     put("processor", field("/proc/cpuinfo", "model name"));
     put("memory", field("/proc/meminfo", "MemTotal"));
     put("system", fs::read_to_string("/etc/os-release").ok().and_then(|t| os_name(&t)));

@@ -2,21 +2,26 @@
 //! fresh or with the reason why not.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::arch::{self, Arch};
 use crate::cache::Cache;
 use crate::kernel::build::Built;
 use crate::kernel::{KernelBuild, SourceTree, Tools, source, toolchain};
 use crate::model::{Cell, CellId, Matrix};
-use crate::process::Stop;
+use crate::process::{self, Spec, Stop};
 
-/// An architecture with the toolchain found for it.
+const SHORT: Duration = Duration::from_secs(60);
+
+/// An architecture with the programs found for it.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The architecture.
     pub arch: Arch,
     /// Its toolchain.
     pub tools: Tools,
+    /// Version of its emulator.
+    pub qemu: String,
 }
 
 /// One kernel that cells need.
@@ -62,20 +67,28 @@ impl Plan {
     }
 }
 
-/// Finds the toolchain of every architecture in the matrix.
+/// Finds `make`, and toolchain and emulator of every architecture in the matrix.
 ///
 /// # Errors
 /// One is not installed.
 pub async fn targets(matrix: &Matrix, stop: &Stop) -> anyhow::Result<BTreeMap<String, Target>> {
+    version("make", stop).await?;
     let mut targets = BTreeMap::new();
     for cell in &matrix.cells {
         if !targets.contains_key(&cell.arch) {
             let arch = arch::find(&cell.arch)?;
             let tools = toolchain::find(&matrix.kernel.toolchain, &arch, stop).await?;
-            targets.insert(cell.arch.clone(), Target { arch, tools });
+            let qemu = version(&arch.qemu.program, stop).await?;
+            targets.insert(cell.arch.clone(), Target { arch, tools, qemu });
         }
     }
     Ok(targets)
+}
+
+/// First line of what a program says of its version.
+async fn version(program: &str, stop: &Stop) -> anyhow::Result<String> {
+    let text = process::output(&Spec::new(program).arg("--version"), SHORT, stop).await?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
 /// Plans a matrix from what is on this machine, without a network.
@@ -120,7 +133,7 @@ fn plan_build(
         let state = State::Dirty(vec!["the source is not fetched yet".to_owned()]);
         return Ok(PlannedBuild { cells, build: None, state });
     };
-    let Target { arch, tools } = &targets[&cells[0].arch];
+    let Target { arch, tools, .. } = &targets[&cells[0].arch];
     let build = KernelBuild::describe(arch, &matrix.kernel, &cells[0].config, tree, tools)?;
     let inputs = build.inputs()?;
     let state = match KernelBuild::find(cache, &inputs.fingerprint()) {

@@ -3,6 +3,7 @@
 //! remaining boots in rounds over all cells, so that a drift of the host's
 //! speed hits all alike.
 
+use std::cell::Cell as Cut;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -12,15 +13,16 @@ use fs_err as fs;
 
 use super::host;
 use super::plan::{self, Plan, PlannedBuild, State, Target};
-use crate::boot::guest;
+use crate::boot::machine::Machine;
 use crate::boot::session::Session;
 use crate::boot::verdict::{self, Expected, Report};
+use crate::boot::{compiled, guest};
 use crate::cache::{Cache, Lock, write_whole};
 use crate::event::{Event, Job, Tell};
 use crate::kernel::build::{self, Built};
 use crate::kernel::config::Configured;
 use crate::kernel::{KernelBuild, kconfig, source};
-use crate::model::{Cell, CellId, Direction, Failure, Kind, Matrix, Sample, Stage};
+use crate::model::{Cell, CellId, Direction, Failure, Kind, Matrix, Online, Sample, Stage};
 use crate::process::Stop;
 use crate::store::{Record, RunDir};
 
@@ -55,29 +57,52 @@ struct Runner<'a> {
     tell: Tell,
     stop: &'a Stop,
     targets: BTreeMap<String, Target>,
-    /// Initramfs of each architecture, or why there is none.
-    guests: BTreeMap<String, Result<PathBuf, Failure>>,
+    /// What each architecture's guests boot with; none where that failed.
+    guests: BTreeMap<String, Guest>,
     /// Final configuration of cells whose kernels are there.
     configs: BTreeMap<CellId, BTreeMap<String, String>>,
     built: BTreeMap<CellId, Built>,
+    /// Whether anything was left undone because the user stopped the run.
+    cut: Cut<bool>,
     summary: Summary,
 }
 
-/// Runs a matrix into a run directory.
+/// What the guests of an architecture boot with.
+#[derive(Debug, Clone)]
+struct Guest {
+    initramfs: PathBuf,
+    /// The one whose agent brings processors online.
+    staged: PathBuf,
+    firmware: Option<PathBuf>,
+}
+
+/// One boot of a cell.
+struct Attempt<'a> {
+    cell: &'a Cell,
+    number: u32,
+    built: &'a Built,
+    machine: &'a Machine,
+    dir: &'a Path,
+    job: Job,
+    began: Instant,
+}
+
+/// Runs a matrix into a run directory, with the toolchain of each of its
+/// architectures.
 ///
 /// # Errors
-/// A toolchain is missing, or the run directory or the cache cannot be
-/// written. What goes wrong with a cell is recorded instead.
+/// The run directory or the cache cannot be written. What goes wrong with a
+/// cell is recorded instead.
 pub async fn run(
     matrix: &Matrix,
+    targets: BTreeMap<String, Target>,
     dir: &mut RunDir,
     cache: &Cache,
     options: Options,
     tell: Tell,
     stop: &Stop,
 ) -> anyhow::Result<Summary> {
-    let targets = plan::targets(matrix, stop).await?;
-    dir.write_info(&host::describe(&targets, jiff::Timestamp::now(), stop).await)?;
+    dir.write_info(&host::describe(&targets, jiff::Timestamp::now()))?;
     let mut runner = Runner {
         matrix,
         dir,
@@ -89,17 +114,20 @@ pub async fn run(
         guests: BTreeMap::new(),
         configs: BTreeMap::new(),
         built: BTreeMap::new(),
+        cut: Cut::new(false),
         summary: Summary::default(),
     };
     runner.everything().await?;
-    let mut summary = runner.summary;
-    summary.interrupted = stop.graceful.is_cancelled() || stop.now.is_cancelled();
-    Ok(summary)
+    Ok(Summary { interrupted: runner.cut.get(), ..runner.summary })
 }
 
 impl Runner<'_> {
+    /// Whether the user wants an end. Asked before something is done or
+    /// believed, so a yes means that something is left undone.
     fn stopped(&self) -> bool {
-        self.stop.graceful.is_cancelled() || self.stop.now.is_cancelled()
+        let stopped = self.stop.graceful.is_cancelled() || self.stop.now.is_cancelled();
+        self.cut.set(self.cut.get() || stopped);
+        stopped
     }
 
     fn tell(&self, event: Event) {
@@ -181,33 +209,41 @@ impl Runner<'_> {
                 return Ok(());
             }
             match made {
-                Ok((path, summary)) => {
+                Ok((guest, summary)) => {
                     self.tell(Event::Finished { job, took: began.elapsed(), summary });
-                    self.guests.insert(name.clone(), Ok(path));
+                    self.guests.insert(name.clone(), guest);
                 }
                 Err(error) => {
                     let failure = failure(Stage::Boot, "no guest", &error);
                     let cells: Vec<_> =
                         self.matrix.cells.iter().filter(|c| c.arch == *name).cloned().collect();
-                    self.fail(job, &cells, failure.clone())?;
-                    self.guests.insert(name.clone(), Err(failure));
+                    self.fail(job, &cells, failure)?;
                 }
             }
         }
         Ok(())
     }
 
-    async fn guest(&self, target: &Target) -> anyhow::Result<(PathBuf, String)> {
-        let Target { arch, tools } = target;
+    async fn guest(&self, target: &Target) -> anyhow::Result<(Guest, String)> {
+        let Target { arch, tools, .. } = target;
         let files =
             guest::gather(arch, tools, &self.matrix.benchmarks, self.options.refresh, self.cache, self.stop)
                 .await?;
         let dir = self.dir.path().join("guest");
         fs::create_dir_all(&dir)?;
-        let path = dir.join(format!("{}.cpio", arch.name));
-        fs::write(&path, files.initramfs()?)?;
+        let packages = files.packages.join(" ");
         fs::write(dir.join(format!("{}.packages", arch.name)), files.packages.join("\n"))?;
-        Ok((path, files.packages.join(" ")))
+        let initramfs = dir.join(initramfs_name(&arch.name, Online::Kernel));
+        let staged = dir.join(initramfs_name(&arch.name, Online::Staged));
+        fs::write(&initramfs, files.clone().initramfs(&self.matrix.benchmarks, false)?)?;
+        fs::write(&staged, files.initramfs(&self.matrix.benchmarks, true)?)?;
+        let mut firmware = compiled::firmware(arch, tools, self.cache, self.stop).await?;
+        if let Some(firmware) = &mut firmware {
+            let kept = dir.join(format!("{}-firmware.elf", arch.name));
+            fs::copy(&firmware, &kept)?;
+            *firmware = kept;
+        }
+        Ok((Guest { initramfs, staged, firmware }, packages))
     }
 
     // --- kernels ---
@@ -225,9 +261,9 @@ impl Runner<'_> {
         order.sort();
         let mut locks: BTreeMap<usize, (String, Lock)> = BTreeMap::new();
         for (fingerprint, index) in order {
-            let lock = tokio::select! {
-                lock = self.cache.lock("builds", &fingerprint) => lock?,
-                () = self.stop.graceful.cancelled() => return Ok(plan.builds.iter().map(|_| None).collect()),
+            let lock = match self.cache.lock("builds", &fingerprint, &self.stop.graceful).await {
+                Err(_) if self.stopped() => return Ok(plan.builds.iter().map(|_| None).collect()),
+                lock => lock?,
             };
             locks.insert(index, (fingerprint, lock));
         }
@@ -269,7 +305,11 @@ impl Runner<'_> {
             (State::Fresh(built), ..) => Some((**built).clone()),
             (_, Some(build), Some(ready)) => self.compile(planned, build, ready).await?,
             // Another run built it while this one waited for the lock, or its configuration failed.
-            (_, Some(build), None) => KernelBuild::find(self.cache, &build.inputs()?.fingerprint()),
+            (_, Some(build), None) => {
+                let found = KernelBuild::find(self.cache, &build.inputs()?.fingerprint());
+                self.summary.fresh += usize::from(found.is_some());
+                found
+            }
             _ => None,
         };
         let Some(built) = built else { return Ok(()) };
@@ -311,7 +351,9 @@ impl Runner<'_> {
                 for cell in planned.cells.iter().filter(|_| log.exists()) {
                     let kept = self.dir.cell(&cell.id)?.join("build.log");
                     fs::copy(&log, &kept)?;
-                    failure.detail = failure.detail.replace(&*log.to_string_lossy(), &kept.to_string_lossy());
+                    let evidence = kept.strip_prefix(self.dir.path()).unwrap_or(&kept);
+                    failure.detail =
+                        failure.detail.replace(&*log.to_string_lossy(), &evidence.to_string_lossy());
                 }
                 self.fail(job, &planned.cells, failure)?;
                 Ok(None)
@@ -348,49 +390,47 @@ impl Runner<'_> {
 
     async fn boot(&mut self, cell: &Cell, number: u32) -> anyhow::Result<()> {
         let Some(built) = self.built.get(&cell.id).cloned() else { return Ok(()) };
-        let Some(Ok(initramfs)) = self.guests.get(&cell.arch).cloned() else { return Ok(()) };
-        if self.stopped() || number > self.matrix.boot.boots {
+        let Some(guest) = self.guests.get(&cell.arch).cloned() else { return Ok(()) };
+        if number > self.matrix.boot.boots || self.stopped() {
             return Ok(());
         }
-        let job = Job::Boot(cell.id.clone(), number);
+        let arch = &self.targets[&cell.arch].arch;
+        let machine = Machine::choose(arch, &self.matrix.boot, cell.vcpus, host::cores(), number);
         let dir = self.dir.cell(&cell.id)?.join(format!("boot-{number}"));
-        let began = Instant::now();
-        self.tell(Event::Started(job.clone()));
-        let image = built.image();
+        let job = Job::Boot(cell.id.clone(), number);
         let session = Session {
-            arch: &self.targets[&cell.arch].arch,
+            arch,
             boot: &self.matrix.boot,
-            image: &image,
-            initramfs: &initramfs,
+            image: &built.image(),
+            initramfs: if machine.online == Online::Staged { &guest.staged } else { &guest.initramfs },
+            machine: &machine,
+            firmware: machine.firmware_file(guest.firmware.as_deref()),
             vcpus: cell.vcpus,
             benchmarks: &self.matrix.benchmarks,
             dir: &dir,
         };
+        let began = Instant::now();
+        self.tell(Event::Started(job.clone()));
+        for reason in &machine.reasons {
+            self.tell(Event::Step(job.clone(), reason.clone()));
+        }
         let step = |text| self.tell(Event::Step(job.clone(), text));
         let report = session.run(self.stop, step).await.with_context(|| format!("{job}"));
-        if self.stopped() {
+        if self.stop.graceful.is_cancelled() && self.stopped() {
             return Ok(());
         }
+        let attempt = Attempt { cell, number, built: &built, machine: &machine, dir: &dir, job, began };
         match report {
-            Ok(report) => self.judge(cell, number, &built, &report, &dir, job, began),
+            Ok(report) => self.judge(attempt, &report),
             Err(error) => {
                 let failure = Failure { boot: Some(number), ..failure(Stage::Boot, "not started", &error) };
-                self.fail(job, std::slice::from_ref(cell), failure)
+                self.fail(attempt.job, std::slice::from_ref(cell), failure)
             }
         }
     }
 
-    #[allow(clippy::too_many_arguments)] // what one boot is, once
-    fn judge(
-        &mut self,
-        cell: &Cell,
-        number: u32,
-        built: &Built,
-        report: &Report,
-        dir: &Path,
-        job: Job,
-        began: Instant,
-    ) -> anyhow::Result<()> {
+    fn judge(&mut self, attempt: Attempt<'_>, report: &Report) -> anyhow::Result<()> {
+        let Attempt { cell, number, built, machine, dir, job, began } = attempt;
         let benchmarks = &self.matrix.benchmarks;
         let config = &self.configs[&cell.id];
         let expected = Expected {
@@ -400,17 +440,26 @@ impl Runner<'_> {
             vcpus: cell.vcpus,
         };
         let fault = verdict::fault(report, &expected, benchmarks);
-        keep_boot_evidence(dir, report, fault.as_ref())?;
+        keep_boot_evidence(dir, machine, report, fault.as_ref())?;
+        // Run directories move; what is said of them in tables stays true.
+        let evidence = dir.strip_prefix(self.dir.path()).unwrap_or(dir).display().to_string();
+        let told = |detail: String| format!("{detail}; evidence: {evidence}");
         if let Some((what, detail)) = fault {
-            let detail = format!("{detail}; evidence: {}", dir.display());
-            let failure = Failure { stage: Stage::Boot, what, detail, boot: Some(number), benchmark: None };
+            let failure = Failure {
+                stage: Stage::Boot,
+                what,
+                detail: told(detail),
+                boot: Some(number),
+                benchmark: None,
+            };
             return self.fail(job, std::slice::from_ref(cell), failure);
         }
-        let (samples, failures) = verdict::samples(report, &cell.id, number, benchmarks);
+        let (samples, failures) = verdict::samples(report, &cell.id, number, machine.kind(), benchmarks);
         let summary = summary(&samples);
         self.dir.append(&samples.into_iter().map(Record::Sample).collect::<Vec<_>>())?;
         let failed = !failures.is_empty();
         for failure in failures {
+            let failure = Failure { detail: told(failure.detail), ..failure };
             self.fail(job.clone(), std::slice::from_ref(cell), failure)?;
         }
         if !failed {
@@ -427,7 +476,12 @@ struct Ready {
     _lock: Lock,
 }
 
-fn keep_boot_evidence(dir: &Path, report: &Report, fault: Option<&(String, String)>) -> anyhow::Result<()> {
+fn keep_boot_evidence(
+    dir: &Path,
+    machine: &Machine,
+    report: &Report,
+    fault: Option<&(String, String)>,
+) -> anyhow::Result<()> {
     let runs: Vec<_> = report
         .runs
         .iter()
@@ -443,12 +497,18 @@ fn keep_boot_evidence(dir: &Path, report: &Report, fault: Option<&(String, Strin
         })
         .collect();
     let evidence = serde_json::json!({
+        "machine": machine,
         "guest": report.facts.of_guest,
         "qemu": report.ended.map(|e| e.to_string()),
         "fault": fault.map(|(what, detail)| format!("{what}: {detail}")),
         "runs": runs,
     });
     Ok(write_whole(&dir.join("boot.json"), &serde_json::to_vec_pretty(&evidence)?)?)
+}
+
+/// File of an architecture's initramfs in a run's `guest` folder.
+pub fn initramfs_name(arch: &str, online: Online) -> String {
+    if online == Online::Staged { format!("{arch}-staged.cpio") } else { format!("{arch}.cpio") }
 }
 
 /// `hackbench.time 0.512 0.498 s`

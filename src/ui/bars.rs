@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::{failed, started, took};
+use super::{failed, harmless, started, took};
 use crate::event::{Event, Job, Tell};
 
 const REDRAW: Duration = Duration::from_millis(200);
@@ -37,12 +37,20 @@ impl Bars {
             Event::RunStarted { builds, fresh, boots } => {
                 self.say(&started(*builds, *fresh, *boots));
                 let run = ProgressBar::new((builds + boots) as u64).with_style(style(RUN));
-                run.set_message("builds and boots");
+                run.set_message(WORK);
                 run.enable_steady_tick(REDRAW);
                 self.run = Some(self.all.add(run));
             }
-            Event::Started(job) => drop(self.bar(job)),
-            Event::Step(job, step) => self.bar(job).set_message(step.clone()),
+            Event::Started(job) => {
+                self.bar(job);
+                self.run.iter().for_each(|run| run.set_message(WORK));
+            }
+            // Kernels are configured before any is begun.
+            Event::Step(job, step) => match (self.jobs.get(job), &self.run) {
+                (Some(bar), _) => bar.set_message(harmless(step)),
+                (None, Some(run)) => run.set_message(harmless(&format!("{job}: {step}"))),
+                (None, None) => {}
+            },
             Event::Progress { job, done, total } => {
                 let bar = self.bar(job);
                 if let Some(total) = total.filter(|_| bar.length().is_none()) {
@@ -66,7 +74,7 @@ impl Bars {
 
     fn say(&self, line: &str) {
         // Where the terminal is gone there is nobody to tell.
-        let _ = self.all.println(line.trim_end());
+        let _ = self.all.println(harmless(line.trim_end()));
     }
 
     fn bar(&mut self, job: &Job) -> ProgressBar {
@@ -80,9 +88,10 @@ impl Bars {
     }
 
     fn end(&mut self, job: &Job) {
-        let Some(bar) = self.jobs.remove(job) else { return };
-        bar.finish_and_clear();
-        self.all.remove(&bar);
+        if let Some(bar) = self.jobs.remove(job) {
+            bar.finish_and_clear();
+            self.all.remove(&bar);
+        }
         if let (Some(run), Job::Build(_) | Job::Boot(..)) = (&self.run, job) {
             run.inc(1);
         }
@@ -97,6 +106,7 @@ impl Drop for Bars {
     }
 }
 
+const WORK: &str = "builds and boots";
 const RUN: &str = "{msg} [{bar:30}] {pos}/{len}  {elapsed} gone, {eta} to go";
 const KNOWN: &str = "{prefix} [{bar:30}] {pos}/{len} {msg} {elapsed}, {eta} to go";
 const UNKNOWN: &str = "{spinner} {prefix} {msg} {human_pos} {elapsed}";

@@ -18,7 +18,7 @@ pub fn watcher(talk: Talk) -> Tell {
     if talk.quiet {
         Arc::new(|event| {
             if let Event::Failed(job, failure) = event {
-                eprintln!("{}", failed(&job.to_string(), &failure));
+                eprintln!("{}", harmless(&failed(&job.to_string(), &failure)));
             }
         })
     } else if std::io::stderr().is_terminal() && !talk.verbose {
@@ -26,6 +26,12 @@ pub fn watcher(talk: Talk) -> Tell {
     } else {
         plain::watcher(talk.verbose)
     }
+}
+
+/// `text` without what a terminal would obey: guests and compilers are quoted in it.
+fn harmless(text: &str) -> String {
+    let obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    text.chars().map(|c| if obeyed(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// A failure in a line, its details indented below.
@@ -60,6 +66,11 @@ mod tests {
         for (seconds, text) in [(0.44, "0.4s"), (12.0, "12s"), (247.0, "4m07s"), (7260.0, "2h01m")] {
             assert_eq!(took(Duration::from_secs_f64(seconds)), text);
         }
+    }
+
+    #[test]
+    fn guests_do_not_command_the_terminal() {
+        assert_eq!(harmless("a\u{1b}[31m\tb\u{9b}2J\n\u{7}"), "a\u{fffd}[31m\tb\u{fffd}2J\n\u{fffd}");
     }
 
     #[test]

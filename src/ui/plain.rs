@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{failed, started, took};
+use super::{failed, harmless, started, took};
 use crate::event::{Event, Job, Tell};
 
 /// How often a job that goes on says so, unless every step is wanted.
@@ -16,7 +16,7 @@ pub fn watcher(verbose: bool) -> Tell {
     Arc::new(move |event| {
         let text = lines.lock().ok().and_then(|mut lines| lines.text(&event, Instant::now()));
         if let Some(text) = text {
-            eprintln!("{} {text}", jiff::Zoned::now().strftime("%H:%M:%S"));
+            eprintln!("{} {}", jiff::Zoned::now().strftime("%H:%M:%S"), harmless(&text));
         }
     })
 }

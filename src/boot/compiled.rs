@@ -1,0 +1,87 @@
+//! Programs of ours that run in a guest, compiled by the kernels' compiler.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use fs_err as fs;
+
+use crate::arch::Arch;
+use crate::assets;
+use crate::cache::{Cache, Inputs};
+use crate::kernel::Tools;
+use crate::process::{self, Spec, Stop};
+
+const ROOM: &str = "guest";
+const LIMIT: Duration = Duration::from_secs(120);
+/// Name of what the compiler writes.
+const OUTPUT: &str = "program";
+
+/// The guest's init: a static program of the architecture's C library.
+///
+/// # Errors
+/// It does not compile, for example because there is no such C library.
+pub async fn agent(arch: &Arch, tools: &Tools, cache: &Cache, stop: &Stop) -> anyhow::Result<PathBuf> {
+    let args = ["-static", "-O2", "agent.c"].map(str::to_owned).to_vec();
+    compile("guest", args, arch, tools, cache, stop).await.with_context(|| {
+        format!("compiling the guest agent; its C library comes with: {}", arch.packages.toolchain.join(" "))
+    })
+}
+
+/// The architecture's firmware of ours; none where it has none.
+///
+/// # Errors
+/// It does not compile.
+pub async fn firmware(
+    arch: &Arch,
+    tools: &Tools,
+    cache: &Cache,
+    stop: &Stop,
+) -> anyhow::Result<Option<PathBuf>> {
+    let Some(facts) = &arch.firmware else { return Ok(None) };
+    let mut args: Vec<String> = ["-nostdlib", "-nostdinc", "-ffreestanding", "-static", "-O2"]
+        .into_iter()
+        .map(str::to_owned)
+        .chain(facts.flags.iter().cloned())
+        .collect();
+    args.extend(["-T".to_owned(), facts.script.clone()]);
+    args.extend(facts.sources.iter().cloned());
+    compile(&facts.dir, args, arch, tools, cache, stop).await.context("compiling the firmware").map(Some)
+}
+
+/// Compiles sources of the folder `dir` below `qemu/`, once for each content
+/// and compiler.
+async fn compile(
+    dir: &str,
+    args: Vec<String>,
+    arch: &Arch,
+    tools: &Tools,
+    cache: &Cache,
+    stop: &Stop,
+) -> anyhow::Result<PathBuf> {
+    let sources = assets::QEMU.get_dir(dir).with_context(|| format!("qemu/{dir} is not compiled in"))?;
+    let mut inputs = Inputs::default();
+    inputs.add("arch", &arch.name);
+    inputs.add("toolchain", &tools.version);
+    inputs.add("arguments", args.join(" "));
+    for file in sources.files() {
+        let name = file.path().display().to_string();
+        inputs.add(&name, blake3::hash(file.contents()).to_hex().as_str());
+    }
+    let key = inputs.fingerprint();
+    let _lock = cache.lock(ROOM, &key, &stop.graceful).await?;
+    let program = cache.entry(ROOM, &key).join(OUTPUT);
+    if program.is_file() {
+        return Ok(program);
+    }
+    let work = cache.work(ROOM, &key)?;
+    for file in sources.files() {
+        let name = file.path().file_name().unwrap_or_default();
+        fs::write(work.join(Path::new(name)), file.contents())?;
+    }
+    let (cc, first) = tools.cc.split_first().context("the toolchain has no compiler")?;
+    let spec = Spec::new(cc).args(first).args(args).args(["-o", OUTPUT]).cwd(&work);
+    process::output(&spec, LIMIT, stop).await?;
+    cache.publish(&work, ROOM, &key)?;
+    Ok(program)
+}
