@@ -1,5 +1,7 @@
 //! The structure that ARCHITECTURE.md describes, held against the source.
 
+#![allow(clippy::unwrap_used)] // the configured exception misses helpers of tests
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
