@@ -416,7 +416,7 @@ impl Runner<'_> {
         }
         let step = |text| self.tell(Event::Step(job.clone(), text));
         let report = session.run(self.stop, step).await.with_context(|| format!("{job}"));
-        if self.stop.graceful.is_cancelled() && self.stopped() {
+        if self.stopped() {
             return Ok(());
         }
         let attempt = Attempt { cell, number, built: &built, machine: &machine, dir: &dir, job, began };
