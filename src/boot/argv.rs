@@ -58,7 +58,9 @@ pub fn command(arch: &Arch, boot: &Boot, machine: &Machine, guest: Guest<'_>) ->
 fn kernel_command_line(arch: &Arch, boot: &Boot, machine: &Machine) -> String {
     let mut line = format!("console={} earlycon panic=-1 oops=panic", arch.qemu.console);
     if machine.online == Online::Staged {
-        line.push_str(&format!(" maxcpus={STAGED_FIRST}"));
+        // With hundreds of processors one early step takes longer than the 21 s
+        // after which RCU reports a stall; 300 s is its maximum.
+        line.push_str(&format!(" maxcpus={STAGED_FIRST} rcupdate.rcu_cpu_stall_timeout=300"));
     }
     if !boot.cmdline.is_empty() {
         line.push_str(&format!(" {}", boot.cmdline));

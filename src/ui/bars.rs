@@ -36,10 +36,11 @@ impl Bars {
         match event {
             Event::RunStarted { builds, fresh, boots } => {
                 self.say(&started(*builds, *fresh, *boots));
-                let run = ProgressBar::new((builds + boots) as u64).with_style(style(RUN));
+                let run = self.all.add(ProgressBar::new((builds + boots) as u64).with_style(style(RUN)));
                 run.set_message(WORK);
+                // Only a bar that is part of the picture may redraw itself.
                 run.enable_steady_tick(REDRAW);
-                self.run = Some(self.all.add(run));
+                self.run = Some(run);
             }
             Event::Started(job) => {
                 self.bar(job);
@@ -53,9 +54,13 @@ impl Bars {
             },
             Event::Progress { job, done, total } => {
                 let bar = self.bar(job);
-                if let Some(total) = total.filter(|_| bar.length().is_none()) {
-                    bar.set_style(style(KNOWN));
-                    bar.set_length(total);
+                match total {
+                    Some(total) if bar.length().is_none() => {
+                        bar.set_style(style(KNOWN));
+                        bar.set_length(*total);
+                    }
+                    Some(_) => {}
+                    None => bar.set_message(format!("{done} commands")),
                 }
                 bar.set_position(*done);
             }
@@ -81,8 +86,9 @@ impl Bars {
         let all = &self.all;
         let bar = self.jobs.entry(job.clone()).or_insert_with(|| {
             let bar = ProgressBar::no_length().with_style(style(UNKNOWN)).with_prefix(job.to_string());
+            let bar = all.add(bar);
             bar.enable_steady_tick(REDRAW);
-            all.add(bar)
+            bar
         });
         bar.clone()
     }
@@ -93,6 +99,8 @@ impl Bars {
             self.all.remove(&bar);
         }
         if let (Some(run), Job::Build(_) | Job::Boot(..)) = (&self.run, job) {
+            // There is nothing to estimate from before the first is done.
+            run.set_style(style(RUN_ESTIMATED));
             run.inc(1);
         }
     }
@@ -107,9 +115,10 @@ impl Drop for Bars {
 }
 
 const WORK: &str = "builds and boots";
-const RUN: &str = "{msg} [{bar:30}] {pos}/{len}  {elapsed} gone, {eta} to go";
+const RUN: &str = "{msg} [{bar:30}] {pos}/{len}  {elapsed} gone";
+const RUN_ESTIMATED: &str = "{msg} [{bar:30}] {pos}/{len}  {elapsed} gone, about {eta} to go";
 const KNOWN: &str = "{prefix} [{bar:30}] {pos}/{len} {msg} {elapsed}, {eta} to go";
-const UNKNOWN: &str = "{spinner} {prefix} {msg} {human_pos} {elapsed}";
+const UNKNOWN: &str = "{spinner} {prefix} {msg} {elapsed}";
 
 fn style(template: &str) -> ProgressStyle {
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -122,7 +131,7 @@ mod tests {
 
     #[test]
     fn templates_are_valid() {
-        for template in [RUN, KNOWN, UNKNOWN] {
+        for template in [RUN, RUN_ESTIMATED, KNOWN, UNKNOWN] {
             ProgressStyle::with_template(template).unwrap();
         }
     }
