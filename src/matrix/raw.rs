@@ -299,7 +299,7 @@ pub(super) struct RawBoot {
     /// Example: `deadline = "1h 30m"`.
     pub deadline: Option<At<String>>,
     /// How long the guest may print nothing before it counts as hung, `"2m"`
-    /// by default. Example: `silence = "90s"`.
+    /// by default, `"10m"` with `icount`, whose guest's clock is slow. Example: `silence = "90s"`.
     pub silence: Option<At<String>>,
     /// How often each cell is booted, once by default. Example: `boots = 3`.
     pub boots: Option<At<i64>>,

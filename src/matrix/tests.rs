@@ -7,7 +7,8 @@ use indexmap::indexmap;
 
 use super::*;
 use crate::model::{
-    BaseConfig, Derived, Direction, Fragment, Layout, ListColumn, Metric, Source, Statistic, Toolchain,
+    Accel, BaseConfig, Derived, Direction, Firmware, Fragment, Layout, ListColumn, Metric, Online, Source,
+    Statistic, Toolchain,
 };
 
 fn ctx() -> Context {
@@ -661,10 +662,30 @@ fn kernel_faults() {
 }
 
 #[test]
+fn ways_of_starting_a_guest_are_read() {
+    let m = load_text(&format!(
+        "{GOOD}[boot]\naccel = \"icount\"\nfirmware = \"stock\"\nonline = \"staged\"\nperturb = 5\n"
+    ));
+    assert_eq!(
+        (m.boot.accel, m.boot.online, m.boot.firmware),
+        (Accel::Icount, Online::Staged, Firmware::Stock)
+    );
+    assert_eq!((m.boot.perturb, m.boot.boots), (true, 5));
+    assert_eq!(m.boot.silence_s, 600, "such a guest's clock is slow");
+    let file = load_text(&format!("{GOOD}[boot]\nfirmware = \"Cargo.toml\"\n"));
+    assert_eq!(file.boot.firmware, Firmware::File(dir().join("Cargo.toml")));
+    assert_eq!((file.boot.accel, file.boot.perturb, file.boot.boots), (Accel::Auto, false, 1));
+}
+
+#[test]
 fn boot_faults() {
     let case = |line: &str, place: &str, message: &str, help: &str| {
         one_more(&format!("[boot]\n{line}\n"), place, message, help);
     };
+    case("boots = 2\nperturb = 2", "2", "`boots` beside `perturb`", "`perturb` says");
+    case("perturb = 0", "0", "`perturb` cannot be 0", "perturb = 1");
+    case("accel = \"warp\"", "\"warp\"", "`accel` cannot be `warp`", "icount");
+    case("firmware = \"nowhere.elf\"", "\"nowhere.elf\"", "firmware `nowhere.elf` is not there", "");
     case("vcpus = 0", "0", "`vcpus` cannot be 0", "1 to 4096");
     case("boots = 0", "0", "`boots` cannot be 0", "boots = 1");
     case("boots = -1", "-1", "`boots` cannot be -1", "1 to 1000");

@@ -293,12 +293,14 @@ fn vcpus(raw: &At<RawBoot>, axes: &Axes, check: &mut Check) -> Vcpus {
 
 fn boot(At { value: raw, .. }: At<RawBoot>, check: &mut Check) -> Boot {
     let qemu_args = raw.qemu_args.map(|at| qemu_args(&at, check)).unwrap_or_default();
+    // A guest that counts instructions says by its own, slow clock that it is alive.
+    let counted = raw.accel.as_ref().is_some_and(|at| at.value == Accel::Icount);
     Boot {
         memory_mib: raw.memory.map_or(1024, |at| memory(&at, check)),
         qemu_args,
         cmdline: check.opt_line("cmdline", raw.cmdline).unwrap_or_default(),
         deadline_s: check.seconds("deadline", raw.deadline.as_ref(), 600),
-        silence_s: check.seconds("silence", raw.silence.as_ref(), 120),
+        silence_s: check.seconds("silence", raw.silence.as_ref(), if counted { 600 } else { 120 }),
         boots: boots(raw.boots.as_ref(), raw.perturb.as_ref(), check),
         accel: raw.accel.map_or_else(Accel::default, |at| at.value),
         firmware: raw.firmware.map_or_else(Firmware::default, |at| firmware(&at, check)),
