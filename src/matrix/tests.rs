@@ -640,7 +640,7 @@ fn kernel_faults() {
         "keep one",
     );
     case("toolchain = \"clang\"", "\"clang\"", "`toolchain` cannot be `clang`", "possible: `gcc`, `llvm`");
-    case("toolchain = \"-a-\"", "\"-a-\"", "`toolchain` cannot be `-a-`", "ends in `-`");
+    case("toolchain = \"-a-\"", "\"-a-\"", "`toolchain` cannot be `-a-`", "a `-` at its end");
     case("make = [\"-j8\"]", "\"-j8\"", "`-j8` is no variable for make", "NAME=VALUE");
     for own in ["O=out", "ARCH=arm", "CROSS_COMPILE=x-", "LLVM=1", "KBUILD_OUTPUT=x"] {
         let name = own.split('=').next().unwrap();

@@ -184,7 +184,7 @@ fn axis(key: &At<String>, values: &At<OneOrMany<Scalar>>, axes: &mut Axes, check
         check.fault(
             &values.span,
             format!("axis `{name}` has no values"),
-            format!("name at least one, as in {name} = {}, or remove the axis", example(&name)),
+            format!("name at least one, as in {name} = {}, or remove the axis", example(&name, check)),
         );
         axes.lost.push(name);
         return;
@@ -202,12 +202,13 @@ fn axis(key: &At<String>, values: &At<OneOrMany<Scalar>>, axes: &mut Axes, check
     }
 }
 
-fn example(axis: &str) -> &'static str {
+fn example(axis: &str, check: &Check) -> String {
+    let arch = || check.ctx.archs.first().map_or("", |a| &a.name);
     match axis {
-        ARCH => "[\"riscv64\"]",
-        VCPUS => "[2, 4]",
-        "NR_CPUS" => "[512, 4096]",
-        _ => "[\"n\", \"y\"]",
+        ARCH => format!("[\"{}\"]", arch()),
+        VCPUS => "[2, 4]".to_owned(),
+        "NR_CPUS" => "[512, 4096]".to_owned(),
+        _ => "[\"n\", \"y\"]".to_owned(),
     }
 }
 

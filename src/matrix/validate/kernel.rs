@@ -104,7 +104,7 @@ fn toolchain(at: &At<String>, axes: &Axes, check: &mut Check) -> Toolchain {
     if !at.ends_with('-') || at.starts_with('-') || !at.chars().all(usual) {
         let message = format!("`toolchain` cannot be `{}`", at.escape_debug());
         let help = format!(
-            "{}, or a prefix that ends in `-`, as in \"riscv64-linux-gnu-\"",
+            "{}, or a prefix as CROSS_COMPILE has it, with a `-` at its end",
             suggest(at, ["gcc", "llvm"])
         );
         check.fault(&at.span, message, help);
