@@ -99,7 +99,48 @@ fn kernels_are_built_booted_and_measured() {
 
     same_bytes_elsewhere(&cache, &run);
     nothing_is_built_twice(&cache);
+    counted_instructions_repeat(&cache, &results);
+    many_processors_come_online(&cache);
     faults_are_named(&cache);
+}
+
+/// Another boot of each kernel gives the same times to the last digit.
+fn counted_instructions_repeat(cache: &Path, first: &matrix::model::Results) {
+    let run = fresh("repeat");
+    let out = matrix(cache, &["run", "matrices/smoke.toml", "--output", run.to_str().unwrap()]);
+    assert_eq!(out.status.code(), Some(0));
+    let timed = |results: &matrix::model::Results| -> Vec<_> {
+        results.samples.iter().filter(|s| s.boot.is_some()).cloned().collect()
+    };
+    assert_eq!(timed(first), timed(&store::load(&run).unwrap()));
+}
+
+/// 64 vCPUs on whatever this machine has, counted by the guest itself.
+fn many_processors_come_online(cache: &Path) {
+    let changes = [("vcpus = 4", "vcpus = 64"), ("accel = \"icount\"", "online = \"staged\"")];
+    let run = fresh("many");
+    let file = changed_smoke("many", &changes);
+    let args = ["run", file.to_str().unwrap(), "--only", "arch=riscv64", "--output", run.to_str().unwrap()];
+    let out = matrix(cache, &args);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stdout));
+    for cell in &store::load(&run).unwrap().matrix.cells {
+        let boot =
+            std::fs::read_to_string(run.join("cells").join(&cell.id.0).join("boot-1/boot.json")).unwrap();
+        assert!(boot.contains("online=0-63"), "{boot}");
+    }
+}
+
+/// The smoke matrix with some of its text replaced. Its name stays, and so its
+/// kernels do.
+fn changed_smoke(name: &str, changes: &[(&str, &str)]) -> PathBuf {
+    let mut text = std::fs::read_to_string("matrices/smoke.toml").unwrap();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    let file = room("matrices").join(format!("{name}.toml"));
+    std::fs::write(&file, text).unwrap();
+    file
 }
 
 /// The same cell, built in another folder, is the same file.
@@ -124,16 +165,12 @@ fn nothing_is_built_twice(cache: &Path) {
 
 /// Real kernels in real trouble, on a kernel that is there already.
 fn faults_are_named(cache: &Path) {
-    let smoke = std::fs::read_to_string("matrices/smoke.toml").unwrap();
     for (name, boot, what) in [
         ("panic", "cmdline = \"rdinit=/nowhere\"\n", "panic"),
         ("deadline", "deadline = \"1s\"\n", "deadline"),
         ("vcpus", "cmdline = \"maxcpus=2\"\nonline = \"kernel\"\n", "wrong guest"),
     ] {
-        let file = room("matrices").join(format!("{name}.toml"));
-        // The name stays the same, so the kernel does too.
-        let text_of_matrix = smoke.replace("[boot]\n", &format!("[boot]\n{boot}"));
-        std::fs::write(&file, text_of_matrix).unwrap();
+        let file = changed_smoke(name, &[("[boot]\n", &format!("[boot]\n{boot}"))]);
         let run = fresh(name);
         let args =
             ["run", file.to_str().unwrap(), "--only", "arch=riscv64", "--output", run.to_str().unwrap()];
