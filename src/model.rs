@@ -359,6 +359,14 @@ pub struct Failure {
     pub benchmark: Option<String>,
 }
 
+impl Failure {
+    /// A failure of a whole cell.
+    pub fn new(stage: Stage, what: &str, detail: impl fmt::Display) -> Failure {
+        // `#` makes an error tell its causes too.
+        Failure { stage, what: what.to_owned(), detail: format!("{detail:#}"), boot: None, benchmark: None }
+    }
+}
+
 /// Everything a report is made of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Results {

@@ -162,15 +162,14 @@ pub async fn configure(
     cache: &Cache,
     stop: &Stop,
 ) -> Result<Configured, Failure> {
-    let objdir = cache
-        .work(ROOM, fingerprint)
-        .map_err(|e| failure(Stage::Config, "no object directory", &e.into()))?;
+    let objdir =
+        cache.work(ROOM, fingerprint).map_err(|e| Failure::new(Stage::Config, "no object directory", e))?;
     let objdir = objdir.join("obj");
     let configured = async {
         fs::create_dir_all(&objdir)?;
         config::configure(&build.make(&objdir), &build.request, stop).await
     };
-    configured.await.map_err(|e| failure(Stage::Config, "config", &e))
+    configured.await.map_err(|e| Failure::new(Stage::Config, "config", e))
 }
 
 /// Compiles a configured kernel, measures it and puts it into the cache.
@@ -188,16 +187,16 @@ pub async fn compile(
     stop: &Stop,
     progress: impl FnMut(u64),
 ) -> Result<Built, Failure> {
-    let inputs = build.inputs().map_err(|e| failure(Stage::Build, "inputs", &e))?;
+    let inputs = build.inputs().map_err(|e| Failure::new(Stage::Build, "inputs", e))?;
     let work = cache
         .work(ROOM, &inputs.fingerprint())
-        .map_err(|e| failure(Stage::Build, "no object directory", &e.into()))?;
+        .map_err(|e| Failure::new(Stage::Build, "no object directory", e))?;
     let began = Instant::now();
     let steps = make_kernel(build, &work, jobs, stop, progress).await?;
     let seconds = began.elapsed().as_secs_f64();
     publish(build, configured, inputs, &work, Figures { steps, seconds }, cache, stop)
         .await
-        .map_err(|e| failure(Stage::Build, "build", &e))
+        .map_err(|e| Failure::new(Stage::Build, "build", e))
 }
 
 /// Path of the log of the build that is, or was last, under way.
@@ -229,7 +228,7 @@ async fn make_kernel(
         ControlFlow::Continue(())
     })
     .await
-    .map_err(|e| failure(Stage::Build, "make", &e.into()))?;
+    .map_err(|e| Failure::new(Stage::Build, "make", e))?;
     match exit.status {
         Ended::Code(0) => Ok(steps),
         status => Err(Failure {
@@ -321,10 +320,6 @@ async fn stripped_size(tools: &Tools, vmlinux: &Path, stop: &Stop) -> anyhow::Re
     let strip = Spec::new(&tools.strip).arg("-o").arg(stripped.path()).arg(vmlinux);
     process::output(&strip, Duration::from_secs(600), stop).await?;
     Ok(fs::metadata(stripped.path())?.len())
-}
-
-fn failure(stage: Stage, what: &str, error: &anyhow::Error) -> Failure {
-    Failure { stage, what: what.to_owned(), detail: format!("{error:#}"), boot: None, benchmark: None }
 }
 
 #[cfg(test)]

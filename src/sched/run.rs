@@ -175,7 +175,7 @@ impl Runner<'_> {
             }
             Err(_) if self.stopped() => Ok(None),
             Err(error) => {
-                let failure = failure(Stage::Source, "no source", &error);
+                let failure = Failure::new(Stage::Source, "no source", error);
                 self.fail(Job::Source, &self.matrix.cells, failure)?;
                 Ok(None)
             }
@@ -214,7 +214,7 @@ impl Runner<'_> {
                     self.guests.insert(name.clone(), guest);
                 }
                 Err(error) => {
-                    let failure = failure(Stage::Boot, "no guest", &error);
+                    let failure = Failure::new(Stage::Boot, "no guest", error);
                     let cells: Vec<_> =
                         self.matrix.cells.iter().filter(|c| c.arch == *name).cloned().collect();
                     self.fail(job, &cells, failure)?;
@@ -423,7 +423,8 @@ impl Runner<'_> {
         match report {
             Ok(report) => self.judge(attempt, &report),
             Err(error) => {
-                let failure = Failure { boot: Some(number), ..failure(Stage::Boot, "not started", &error) };
+                let failure =
+                    Failure { boot: Some(number), ..Failure::new(Stage::Boot, "not started", error) };
                 self.fail(attempt.job, std::slice::from_ref(cell), failure)
             }
         }
@@ -549,8 +550,4 @@ fn sizes(cell: &CellId, built: &Built) -> Vec<Sample> {
             iteration: None,
         })
         .collect()
-}
-
-fn failure(stage: Stage, what: &str, error: &anyhow::Error) -> Failure {
-    Failure { stage, what: what.to_owned(), detail: format!("{error:#}"), boot: None, benchmark: None }
 }
