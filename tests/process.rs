@@ -491,9 +491,9 @@ async fn output_of_short_commands() {
 
     let failing = sh("for i in $(seq 20); do echo line $i >&2; done; exit 7");
     let error = output(&failing, second, &stop).await.unwrap_err();
-    let OutputError::Failed { status, ref stderr, .. } = error else { panic!("{error}") };
+    let OutputError::Failed { status, ref said, .. } = error else { panic!("{error}") };
     assert_eq!(status, Ended::Code(7));
-    assert_eq!((stderr.len(), stderr[0].as_str(), stderr[9].as_str()), (10, "line 11", "line 20"));
+    assert_eq!((said.len(), said[0].as_str(), said[9].as_str()), (10, "line 11", "line 20"));
     let text = error.to_string();
     assert!(text.starts_with("`sh -c 'for i"), "{text}");
     assert!(text.contains("failed: exit code 7\n  line 11\n"), "{text}");

@@ -213,8 +213,19 @@ pub async fn output(spec: &Spec, deadline: Duration, stop: &Stop) -> Result<Stri
     match exit.status {
         Ended::Code(0) => Ok(String::from_utf8_lossy(&text).into_owned()),
         Ended::Stopped => Err(OutputError::TooLong { command }),
-        status => Err(OutputError::Failed { command, status, stderr: stderr.into() }),
+        status => {
+            // patch(1), for one, says on standard output what went wrong.
+            let said = if stderr.is_empty() { last_lines(&text) } else { stderr.into() };
+            Err(OutputError::Failed { command, status, said })
+        }
     }
+}
+
+fn last_lines(text: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    let lines: Vec<&str> = text.lines().collect();
+    let last = &lines[lines.len().saturating_sub(STDERR_LINES)..];
+    last.iter().map(|line| line.chars().take(1000).collect()).collect()
 }
 
 /// Why [`output`] has no text.
@@ -224,14 +235,14 @@ pub enum OutputError {
     #[error(transparent)]
     Spawn(#[from] SpawnError),
     /// It did not end with exit code 0.
-    #[error("`{command}` failed: {status}{}", indented(stderr))]
+    #[error("`{command}` failed: {status}{}", indented(said))]
     Failed {
         /// Program and arguments.
         command: String,
         /// Why it ended.
         status: Ended,
-        /// Last lines of its standard error.
-        stderr: Vec<String>,
+        /// Last lines of its standard error, or of its output if there are none.
+        said: Vec<String>,
     },
     /// It printed more than [`OUTPUT_CAP`] bytes.
     #[error("`{command}` prints more than {OUTPUT_CAP} bytes")]
