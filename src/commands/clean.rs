@@ -10,7 +10,7 @@ use crate::cli::{Clean, Room};
 
 pub fn clean(args: &Clean, cache: Option<PathBuf>) -> anyhow::Result<Ending> {
     let cache = Cache::open(cache)?;
-    let _locks = cache.lock_all()?;
+    let _locks = if args.dry_run { Vec::new() } else { cache.lock_all()? };
     let all = [Room::Sources, Room::Builds, Room::Guest, Room::Work];
     for room in all.into_iter().filter(|r| args.rooms.is_empty() || args.rooms.contains(r)) {
         let dir = cache.root().join(format!("{room:?}").to_lowercase());
