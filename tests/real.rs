@@ -166,7 +166,7 @@ fn nothing_is_built_twice(cache: &Path) {
 /// Real kernels in real trouble, on a kernel that is there already.
 fn faults_are_named(cache: &Path) {
     for (name, boot, repeat, what) in [
-        ("panic", "cmdline = \"rdinit=/nowhere\"\n", 3, "panic"),
+        ("no-init", "cmdline = \"rdinit=/nowhere\"\n", 3, "init died"),
         // No machine is fast enough for all these runs in a second.
         ("deadline", "deadline = \"1s\"\n", 500, "deadline"),
         ("vcpus", "cmdline = \"maxcpus=2\"\nonline = \"kernel\"\n", 3, "wrong guest"),
