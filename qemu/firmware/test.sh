@@ -34,14 +34,14 @@ run() {		# harts, cpu
 	timeout "${TIMEOUT:-120}" "$qemu" -M virt -cpu "$2" -smp "$1" -m 512 \
 		-display none -monitor none -serial stdio -nic none \
 		-bios "$out/firmware.elf" -kernel "$out/payload.elf" \
-		</dev/null >"$log" 2>&1 || rc=$?
+		</dev/null >"$log" 2>"$out/err" || rc=$?
 	took=$(($(date +%s) - start))
 	# The exit status alone would miss a payload that never ran.
 	if [ $rc = 0 ] && grep -q "^# harts $1\$" "$log" && ! grep -q '^not ok' "$log" &&
 	   [ "1..$(grep -c '^ok ' "$log")" = "$(grep '^1\.\.' "$log" | tr -d '\r')" ]; then
 		echo "PASS $1 harts, $2: $(grep -c '^ok ' "$log") tests, $took s"
 	else
-		sed 's/^/	/' "$log"
+		sed 's/^/	/' "$log" "$out/err"
 		echo "FAIL $1 harts, $2: exit status $rc, $took s"
 		failed=1
 	fi

@@ -40,7 +40,11 @@ const TROUBLE: [(&str, &str); 13] = [
     ("rcu stall", r"rcu: INFO: rcu_\w+ .*detected.*stall|rcu: INFO: rcu_\w+ kthread .*starved"),
     ("out of memory", r"Out of memory: Kill|invoked oom-killer"),
     ("init died", r"(Failed to execute /init|Run /init as init process failed)"),
-    ("qemu refused", r"qemu-system-\w+: (could not load|Could not|unable to|.*not supported|.*[Ii]nvalid)"),
+    // Its warnings say `warning:` at this place.
+    (
+        "qemu refused",
+        r"qemu-system-\w+: (-\S+ .*: )?(could not|Could not|unable to|[^:]*not supported|[^:]*[Ii]nvalid)",
+    ),
 ];
 
 /// What `line` says is wrong, if anything.
@@ -123,6 +127,7 @@ mod tests {
             "[    0.0] rcu: Hierarchical RCU implementation.",
             "[    0.0] Kernel command line: console=ttyS0 panic=-1 oops=panic",
             "[    0.1] SMP: Total of 4 processors activated.",
+            "qemu-system-riscv64: warning: the feature is not supported, invalid or so",
             "[    0.1] rcu: \tRCU CPU stall warnings timeout set to 21",
             "\u{fffd}\u{fffd}",
             "",
