@@ -137,7 +137,8 @@ async fn unpacked(
 
 /// Content of the program `name` of unpacked packages.
 fn find_program(root: &Path, name: &str) -> Option<Vec<u8>> {
-    let inside = |path: PathBuf| fs::canonicalize(path).ok().filter(|p| p.starts_with(root) && p.is_file());
+    let root = fs::canonicalize(root).ok()?;
+    let inside = |path: PathBuf| fs::canonicalize(path).ok().filter(|p| p.starts_with(&root) && p.is_file());
     let path = PROGRAM_DIRS.iter().find_map(|dir| inside(root.join(dir).join(name)))?;
     fs::read(path).ok()
 }

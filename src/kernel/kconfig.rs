@@ -1,9 +1,9 @@
 //! Kconfig as text: configurations, what a tree's rules say of a symbol, and
 //! rules of ours laid over the tree's without touching it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use fs_err as fs;
 use regex::Regex;
@@ -93,7 +93,7 @@ pub fn mismatches(asked: &BTreeMap<String, String>, config: &BTreeMap<String, St
 
 /// Lines that lead from one configuration to another, sorted by symbol.
 pub fn diff(from: &BTreeMap<String, String>, to: &BTreeMap<String, String>) -> String {
-    let symbols: std::collections::BTreeSet<_> = from.keys().chain(to.keys()).collect();
+    let symbols: BTreeSet<_> = from.keys().chain(to.keys()).collect();
     let mut out = String::new();
     for symbol in symbols.into_iter().filter(|s| from.get(*s) != to.get(*s)) {
         for (sign, side) in [('-', from), ('+', to)] {
@@ -127,14 +127,27 @@ pub struct Rules {
 pub fn rules(tree: &Path, srcarch: &str, symbols: &[&str]) -> io::Result<BTreeMap<String, Rules>> {
     let mut rules: BTreeMap<String, Rules> =
         symbols.iter().map(|s| ((*s).to_owned(), Rules::default())).collect();
-    for file in files(tree, srcarch)? {
-        let text = String::from_utf8_lossy(&fs::read(tree.join(&file))?).into_owned();
-        scan(&file, &text, &mut rules);
+    let mut todo = vec![Sourced { file: PathBuf::from("Kconfig"), conditions: Vec::new() }];
+    let mut seen = BTreeSet::new();
+    while let Some(sourced) = todo.pop() {
+        // Names are the tree's: they must not lead out of it.
+        let inside = sourced.file.components().all(|c| matches!(c, Component::Normal(_)));
+        if !inside || !seen.insert(sourced.file.clone()) || !tree.join(&sourced.file).is_file() {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&fs::read(tree.join(&sourced.file))?).into_owned();
+        todo.extend(scan(&sourced, &text.replace("$(SRCARCH)", srcarch), &mut rules));
     }
     Ok(rules)
 }
 
-/// Kconfig files that count for an architecture, relative to the tree.
+/// A file that another one sources, with the conditions that it stands under.
+struct Sourced {
+    file: PathBuf,
+    conditions: Vec<String>,
+}
+
+/// Files called `Kconfig*` that count for an architecture, relative to `tree`.
 ///
 /// # Errors
 /// The tree cannot be read.
@@ -159,10 +172,14 @@ pub fn files(tree: &Path, srcarch: &str) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Adds what one file says.
-fn scan(file: &Path, text: &str, rules: &mut BTreeMap<String, Rules>) {
+/// Adds what one file says; returns the files that it sources.
+fn scan(sourced: &Sourced, text: &str, rules: &mut BTreeMap<String, Rules>) -> Vec<Sourced> {
+    let file = &sourced.file;
+    let mut sources = Vec::new();
     let mut current: Option<String> = None;
-    let mut enclosing: Vec<String> = Vec::new();
+    // `if` has its condition at once, `menu` on a line of its own, or none.
+    let mut enclosing: Vec<Option<String>> = sourced.conditions.iter().cloned().map(Some).collect();
+    let mut menu_head = false;
     for (i, raw) in text.lines().enumerate() {
         let line = raw.trim();
         let at = || format!("{}:{}: {line}", file.display(), i + 1);
@@ -172,11 +189,21 @@ fn scan(file: &Path, text: &str, rules: &mut BTreeMap<String, Rules>) {
                 current = Some(rest.to_owned());
                 if let Some(rule) = rules.get_mut(rest) {
                     rule.defined = true;
-                    rule.own.extend(enclosing.iter().cloned());
+                    rule.own.extend(enclosing.iter().flatten().cloned());
                 }
             }
-            "if" => enclosing.push(at()),
-            "endif" => drop(enclosing.pop()),
+            "source" => sources.push(Sourced {
+                file: PathBuf::from(rest.trim_matches('"')),
+                conditions: enclosing.iter().flatten().cloned().collect(),
+            }),
+            "if" => enclosing.push(Some(at())),
+            "menu" => enclosing.push(None),
+            "endif" | "endmenu" => drop(enclosing.pop()),
+            "depends" if menu_head => {
+                if let Some(menu) = enclosing.last_mut() {
+                    *menu = Some(at());
+                }
+            }
             "depends" | "range" => note(&mut current, rules, at()),
             "bool" | "tristate" | "int" | "hex" | "string" | "prompt" if line.contains(" if ") => {
                 note(&mut current, rules, at());
@@ -189,10 +216,15 @@ fn scan(file: &Path, text: &str, rules: &mut BTreeMap<String, Rules>) {
                     rule.selecting_files.push(file.to_owned());
                 }
             }
-            "menu" | "choice" | "comment" | "source" | "endmenu" | "endchoice" => current = None,
             _ => {}
         }
+        if matches!(word, "menu" | "choice" | "comment" | "source" | "if" | "endif" | "endmenu" | "endchoice")
+        {
+            current = None;
+        }
+        menu_head = word == "menu" || (menu_head && (word.is_empty() || word == "visible"));
     }
+    sources
 }
 
 fn note(current: &mut Option<String>, rules: &mut BTreeMap<String, Rules>, at: String) {
@@ -357,7 +389,8 @@ config LATE
 
     fn scanned(symbols: &[&str]) -> BTreeMap<String, Rules> {
         let mut rules = symbols.iter().map(|s| ((*s).to_owned(), Rules::default())).collect();
-        scan(Path::new("arch/x/Kconfig"), KCONFIG, &mut rules);
+        let sourced = Sourced { file: "arch/x/Kconfig".into(), conditions: Vec::new() };
+        scan(&sourced, KCONFIG, &mut rules);
         rules
     }
 
@@ -379,6 +412,25 @@ config LATE
     }
 
     #[test]
+    fn conditions_around_a_sourced_file_are_rules_of_its_symbols() {
+        let tree = tempfile::tempdir().unwrap();
+        let files = [
+            (
+                "Kconfig",
+                "menu \"Files\"\n\tdepends on STORE\nif BLOCK\nsource \"fs/$(SRCARCH).kc\"\nendif\nendmenu\nsource \"../secret\"\n",
+            ),
+            ("fs/x.kc", "config FAST\n\tbool \"Fast\"\n\tdepends on CRC\nsource \"fs/x.kc\"\n"),
+        ];
+        for (name, text) in files {
+            fs::create_dir_all(tree.path().join(name).parent().unwrap()).unwrap();
+            fs::write(tree.path().join(name), text).unwrap();
+        }
+        let rules = rules(tree.path(), "x", &["FAST"]).unwrap();
+        let own = ["Kconfig:2: depends on STORE", "Kconfig:3: if BLOCK", "fs/x.kc:3: depends on CRC"];
+        assert_eq!(rules["FAST"].own, own);
+    }
+
+    #[test]
     fn explanation_names_the_unmet_dependency() {
         let rules = scanned(&["MASK"]);
         let wrong = Mismatch { symbol: "MASK".into(), asked: "y".into(), got: None };
@@ -395,7 +447,8 @@ config LATE
     fn overlay_shadows_top_and_selecting_files_only() {
         let tree = tempfile::tempdir().unwrap();
         let obj = tempfile::tempdir().unwrap();
-        let top = "mainmenu \"x\"\n\nsource \"scripts/Kconfig.include\"\n\nsource \"init/Kconfig\"\n";
+        let top = "mainmenu \"x\"\n\nsource \"scripts/Kconfig.include\"\n\nsource \"init/Kconfig\"\n\
+                   source \"arch/$(SRCARCH)/Kconfig\"\n";
         fs::write(tree.path().join("Kconfig"), top).unwrap();
         fs::create_dir_all(tree.path().join("arch/x")).unwrap();
         let arch = "config ARM\n\tselect CPUMASK_OFFSTACK if NR_CPUS > 256\n\tselect CPUMASK_OFFSTACK_X\n";
