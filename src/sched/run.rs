@@ -13,6 +13,7 @@ use fs_err as fs;
 
 use super::host;
 use super::plan::{self, Plan, PlannedBuild, State, Target};
+use crate::arch::Arch;
 use crate::boot::machine::Machine;
 use crate::boot::session::Session;
 use crate::boot::verdict::{self, Expected, Report};
@@ -22,7 +23,7 @@ use crate::event::{Event, Job, Tell};
 use crate::kernel::build::{self, Built};
 use crate::kernel::config::Configured;
 use crate::kernel::{KernelBuild, kconfig, source};
-use crate::model::{Cell, CellId, Direction, Failure, Kind, Matrix, Online, Sample, Stage};
+use crate::model::{Cell, CellId, Direction, Failure, Firmware, Kind, Matrix, Online, Sample, Stage};
 use crate::process::Stop;
 use crate::store::{Record, RunDir};
 
@@ -237,13 +238,23 @@ impl Runner<'_> {
         let staged = dir.join(initramfs_name(&arch.name, Online::Staged));
         fs::write(&initramfs, files.clone().initramfs(&self.matrix.benchmarks, false)?)?;
         fs::write(&staged, files.initramfs(&self.matrix.benchmarks, true)?)?;
-        let mut firmware = compiled::firmware(arch, tools, self.cache, self.stop).await?;
+        let mut firmware = None;
+        if self.needs_firmware(arch) {
+            firmware = compiled::firmware(arch, tools, self.cache, self.stop).await?;
+        }
         if let Some(firmware) = &mut firmware {
             let kept = dir.join(format!("{}-firmware.elf", arch.name));
             fs::copy(&firmware, &kept)?;
             *firmware = kept;
         }
         Ok((Guest { initramfs, staged, firmware }, packages))
+    }
+
+    /// Whether a guest of this architecture boots with firmware of ours.
+    fn needs_firmware(&self, arch: &Arch) -> bool {
+        let cells = self.matrix.cells.iter().filter(|c| c.arch == arch.name);
+        let machine = |c: &Cell| Machine::choose(arch, &self.matrix.boot, c.vcpus, host::cores(), 1);
+        cells.map(machine).any(|m| m.firmware == Firmware::Matrix)
     }
 
     // --- kernels ---
