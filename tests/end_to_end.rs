@@ -651,7 +651,9 @@ memmory = \"1G\"
     for unwanted in ["run", "matrix-runs", "cache"] {
         assert!(!lab.path(unwanted).exists(), "{unwanted} was created");
     }
-    lab.matrix(&["run", "nowhere.toml"]).code(2).says(&["matrix: error: cannot read nowhere.toml: "]);
+    lab.matrix(&["run", "nowhere.toml"])
+        .code(2)
+        .says(&["matrix: error: cannot read nowhere.toml: No such file or directory (os error 2)\n"]);
     lab.matrix(&["run"]).code(2);
 }
 

@@ -49,12 +49,12 @@ pub use crate::bench::Definition as BenchmarkDef;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// It could not be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// It is faulty.
     #[error(transparent)]
@@ -66,7 +66,7 @@ pub enum LoadError {
 /// # Errors
 /// The file cannot be read, or is faulty: then with all faults.
 pub fn load(path: &Path, ctx: &Context) -> Result<Matrix, LoadError> {
-    let io = |source| LoadError::Io { path: path.to_owned(), source };
+    let io = |error| LoadError::Io { path: path.to_owned(), error };
     let text = std::fs::read_to_string(path).map_err(io)?;
     let file = std::path::absolute(path).map_err(io)?;
     let dir = file.parent().unwrap_or(Path::new("/"));

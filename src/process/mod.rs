@@ -170,14 +170,13 @@ pub enum SpawnError {
     },
     /// The log cannot be created.
     #[error("cannot log: {0}")]
-    Log(#[source] io::Error),
+    Log(io::Error),
     /// The guard cannot be started.
     #[error("cannot start the guard of `{program}`: {error}")]
     Guard {
         /// As the [`Spec`] names it.
         program: String,
         /// The system's words.
-        #[source]
         error: io::Error,
     },
     /// The guard was killed, and the command with it.
