@@ -179,6 +179,25 @@ pub struct Boot {
     pub perturb: bool,
 }
 
+#[cfg(test)]
+impl Boot {
+    /// A boot for tests that care about little of it.
+    pub(crate) fn plain() -> Boot {
+        Boot {
+            memory_mib: 1024,
+            qemu_args: Vec::new(),
+            cmdline: String::new(),
+            deadline_s: 60,
+            silence_s: 10,
+            boots: 1,
+            accel: Accel::Auto,
+            firmware: Firmware::Auto,
+            online: Online::Auto,
+            perturb: false,
+        }
+    }
+}
+
 /// What executes the guest's instructions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]

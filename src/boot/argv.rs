@@ -92,7 +92,6 @@ fn option_value(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Firmware;
 
     #[test]
     fn counted_instructions_leave_nothing_to_the_host() {
@@ -113,16 +112,9 @@ mod tests {
 
     fn boot() -> Boot {
         Boot {
-            memory_mib: 1024,
             qemu_args: vec!["-d".into(), "guest_errors".into()],
             cmdline: "quiet; rm -rf $HOME".into(),
-            deadline_s: 60,
-            silence_s: 10,
-            boots: 1,
-            accel: Accel::Auto,
-            firmware: Firmware::Auto,
-            online: Online::Auto,
-            perturb: false,
+            ..Boot::plain()
         }
     }
 

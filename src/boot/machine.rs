@@ -97,21 +97,6 @@ fn accel(vcpus: u32, cores: u32, online: Online) -> (Accel, String) {
 mod tests {
     use super::*;
 
-    fn boot() -> Boot {
-        Boot {
-            memory_mib: 1,
-            qemu_args: vec![],
-            cmdline: String::new(),
-            deadline_s: 1,
-            silence_s: 1,
-            boots: 1,
-            accel: Accel::Auto,
-            firmware: Firmware::Auto,
-            online: Online::Auto,
-            perturb: false,
-        }
-    }
-
     fn with_firmware() -> Arch {
         crate::arch::all().unwrap().into_iter().find(|a| a.firmware.is_some()).unwrap()
     }
@@ -119,7 +104,7 @@ mod tests {
     #[test]
     fn vcpus_that_fit_the_host_run_at_once_and_others_in_turn() {
         let arch = with_firmware();
-        let accel = |vcpus| Machine::choose(&arch, &boot(), vcpus, 4, 1).accel;
+        let accel = |vcpus| Machine::choose(&arch, &Boot::plain(), vcpus, 4, 1).accel;
         assert_eq!(accel(4), Accel::TcgMulti);
         assert_eq!(accel(5), Accel::TcgSingle);
         assert_eq!(accel(64), Accel::TcgMulti, "staged");
@@ -128,13 +113,13 @@ mod tests {
     #[test]
     fn stock_firmware_is_kept_while_it_can() {
         let arch = with_firmware();
-        let firmware = |vcpus| Machine::choose(&arch, &boot(), vcpus, 512, 1).firmware;
+        let firmware = |vcpus| Machine::choose(&arch, &Boot::plain(), vcpus, 512, 1).firmware;
         let most = arch.firmware.as_ref().unwrap().stock_max_vcpus;
         assert_eq!(firmware(most), Firmware::Stock);
         assert_eq!(firmware(most + 1), Firmware::Matrix);
-        assert_eq!(Machine::choose(&arch, &boot(), 4, 2, 1).firmware, Firmware::Matrix, "in turn");
+        assert_eq!(Machine::choose(&arch, &Boot::plain(), 4, 2, 1).firmware, Firmware::Matrix, "in turn");
         let none = Arch { firmware: None, ..arch };
-        assert_eq!(Machine::choose(&none, &boot(), 512, 2, 1).firmware, Firmware::Stock);
+        assert_eq!(Machine::choose(&none, &Boot::plain(), 512, 2, 1).firmware, Firmware::Stock);
     }
 
     #[test]
@@ -145,7 +130,7 @@ mod tests {
             firmware: Firmware::Stock,
             online: Online::Staged,
             perturb: true,
-            ..boot()
+            ..Boot::plain()
         };
         let machine = Machine::choose(&arch, &boot, 64, 2, 3);
         assert_eq!((machine.accel, machine.online, machine.seed), (Accel::Icount, Online::Staged, 3));
