@@ -16,6 +16,8 @@ pub struct Arch {
     pub kernel: KernelFacts,
     /// How it is emulated.
     pub qemu: QemuFacts,
+    /// How its guests run on a host's own processors.
+    pub kvm: Option<KvmFacts>,
     /// Firmware of ours for it, where there is one.
     pub firmware: Option<FirmwareFacts>,
     /// Where its guest programs come from.
@@ -54,6 +56,22 @@ pub struct QemuFacts {
     pub firmware: Option<String>,
     /// Most processors that the machine has.
     pub max_vcpus: u32,
+}
+
+/// How guests run on the processors of a host of the same architecture.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KvmFacts {
+    /// What such a host calls its architecture (`uname -m`).
+    pub host: String,
+    /// Argument of `-machine`.
+    pub machine: String,
+    /// Argument of `-cpu`.
+    pub cpu: String,
+    /// Source, below `qemu/kvm/`, of a guest that powers off at once.
+    pub probe: String,
+    /// Where in guest memory that guest goes.
+    pub address: String,
 }
 
 /// Firmware that is built from sources below `qemu/`.

@@ -8,8 +8,8 @@ use crate::model::{CellId, Failure};
 /// A piece of work of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Job {
-    /// Fetching, unpacking or patching the kernel's source.
-    Source,
+    /// Fetching, unpacking or patching a kernel's source; which one, where there are several.
+    Source(String),
     /// Preparing guest programs for an architecture.
     Guest(String),
     /// One kernel build, named by the first cell that needs it.
@@ -21,7 +21,8 @@ pub enum Job {
 impl std::fmt::Display for Job {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Job::Source => write!(f, "source"),
+            Job::Source(which) if which.is_empty() => write!(f, "source"),
+            Job::Source(which) => write!(f, "source {which}"),
             Job::Guest(arch) => write!(f, "guest {arch}"),
             Job::Build(cell) => write!(f, "build {cell}"),
             Job::Boot(cell, n) => write!(f, "boot {cell} #{n}"),

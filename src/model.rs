@@ -35,8 +35,7 @@ pub struct Matrix {
 /// A name and its ordered values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
-    /// `arch`, `vcpus`, or a Kconfig symbol without its `CONFIG_`
-    /// (`OFFSTACK` is short for `CPUMASK_OFFSTACK`).
+    /// What varies; [`Means`] says what names there are.
     pub name: String,
     /// Values in canonical text, in the order of the file.
     pub values: Vec<String>,
@@ -50,6 +49,79 @@ impl Axis {
     pub fn label<'a>(&'a self, value: &'a str) -> &'a str {
         self.labels.get(value).map_or(value, String::as_str)
     }
+}
+
+/// What an axis varies, which its name tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Means {
+    /// `arch`: the architecture.
+    Arch,
+    /// Capitals: a Kconfig symbol, with or without its `CONFIG_` (`OFFSTACK`
+    /// is short for `CPUMASK_OFFSTACK`).
+    Symbol,
+    /// The key of the same name in `[boot]`: `vcpus`.
+    Boot,
+    /// `rev`: revision of the source's git repository.
+    Rev,
+    /// `patches`: a patch, a mailbox or a folder of patches, or `none`.
+    Patches,
+    /// A dot in it: a parameter on the kernel's command line, `rcuscale.nwriters`.
+    KernelParameter,
+    /// Any other lower-case name: stands as `{name}` in the arguments of
+    /// benchmarks and in the kernel's command line.
+    Placeholder,
+}
+
+impl Means {
+    /// Keys of `[boot]` that can be axes.
+    pub const BOOT: [&'static str; 5] = ["vcpus", "memory", "accel", "firmware", "online"];
+
+    /// What an axis of this name varies; `None` where no axis can have it.
+    pub fn of(name: &str) -> Option<Means> {
+        let word = |text: &str, extra: &str| {
+            text.starts_with(|c: char| c.is_ascii_alphanumeric())
+                && text.chars().all(|c| c.is_ascii_alphanumeric() || extra.contains(c))
+        };
+        let symbol = name.strip_prefix("CONFIG_").unwrap_or(name);
+        match name {
+            "arch" => Some(Means::Arch),
+            "rev" => Some(Means::Rev),
+            "patches" => Some(Means::Patches),
+            _ if Means::BOOT.contains(&name) => Some(Means::Boot),
+            _ if name.contains('.') => {
+                name.split('.').all(|part| word(part, "_-")).then_some(Means::KernelParameter)
+            }
+            _ if word(symbol, "_") && !symbol.starts_with(|c: char| c.is_ascii_lowercase()) => {
+                Some(Means::Symbol)
+            }
+            _ => (word(name, "_") && !name.contains(|c: char| c.is_ascii_uppercase()))
+                .then_some(Means::Placeholder),
+        }
+    }
+}
+
+/// What a coordinate sets beside the kernel's configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Setting {
+    /// Processors of the guest.
+    Vcpus(u32),
+    /// Guest memory in MiB.
+    Memory(u64),
+    /// What executes the guest.
+    Accel(Accel),
+    /// What runs before the kernel.
+    Firmware(Firmware),
+    /// How processors come online.
+    Online(Online),
+    /// Revision of the source.
+    Rev(String),
+    /// Patches on top of those that every cell has.
+    Patches(Vec<PathBuf>),
+    /// `NAME=VALUE` on the kernel's command line.
+    KernelParameter(String, String),
+    /// What stands for `{NAME}`.
+    Placeholder(String, String),
 }
 
 /// Stable, readable name of a cell: `riscv64-NR_CPUS=512-OFFSTACK=y`.
@@ -75,12 +147,88 @@ pub struct Cell {
     pub arch: String,
     /// Kconfig symbols (without `CONFIG_`) that this cell's axes ask for.
     pub config: BTreeMap<String, String>,
-    /// Processors that the guest is started with.
-    pub vcpus: u32,
+    /// What its other coordinates set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<Setting>,
+}
+
+impl Cell {
+    /// `text` with every placeholder that the cell has a value for filled in.
+    pub fn fill(&self, text: &str) -> String {
+        let mut filled = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            filled.push_str(before);
+            let value = after.split_once('}').and_then(|(name, tail)| Some((self.placeholder(name)?, tail)));
+            rest = match value {
+                Some((value, tail)) => {
+                    filled.push_str(value);
+                    tail
+                }
+                None => {
+                    filled.push('{');
+                    after
+                }
+            };
+        }
+        filled + rest
+    }
+
+    fn placeholder(&self, name: &str) -> Option<&str> {
+        self.settings.iter().find_map(|setting| match setting {
+            Setting::Placeholder(n, value) if n == name => Some(value.as_str()),
+            _ => None,
+        })
+    }
+}
+
+impl Matrix {
+    /// How a cell is booted.
+    pub fn boot_of(&self, cell: &Cell) -> Boot {
+        let mut boot = self.boot.clone();
+        boot.cmdline = cell.fill(&boot.cmdline);
+        for setting in &cell.settings {
+            match setting {
+                Setting::Vcpus(n) => boot.vcpus = *n,
+                Setting::Memory(mib) => boot.memory_mib = *mib,
+                Setting::Accel(accel) => boot.accel = *accel,
+                Setting::Firmware(firmware) => boot.firmware = firmware.clone(),
+                Setting::Online(online) => boot.online = *online,
+                Setting::KernelParameter(name, value) => {
+                    let space = if boot.cmdline.is_empty() { "" } else { " " };
+                    boot.cmdline += &format!("{space}{name}={value}");
+                }
+                Setting::Rev(_) | Setting::Patches(_) | Setting::Placeholder(..) => {}
+            }
+        }
+        boot
+    }
+
+    /// What runs in a cell's guest.
+    pub fn benchmarks_of(&self, cell: &Cell) -> Vec<Benchmark> {
+        let filled = |b: &Benchmark| {
+            let command = b.command.iter().map(|word| cell.fill(word)).collect();
+            Benchmark { command, ..b.clone() }
+        };
+        self.benchmarks.iter().map(filled).collect()
+    }
+
+    /// What a cell's kernel is built from: the source, and patches in order.
+    pub fn source_of(&self, cell: &Cell) -> (Source, Vec<PathBuf>) {
+        let (mut source, mut patches) = (self.source.clone(), self.kernel.patches.clone());
+        for setting in &cell.settings {
+            match (setting, &mut source) {
+                (Setting::Rev(wanted), Source::Git { rev, .. }) => rev.clone_from(wanted),
+                (Setting::Patches(more), _) => patches.extend(more.iter().cloned()),
+                _ => {}
+            }
+        }
+        (source, patches)
+    }
 }
 
 /// Where the kernel's source comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// Distribution package that holds a source tarball under `/usr/src`
@@ -152,6 +300,9 @@ pub enum Toolchain {
 /// How each kernel is booted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Boot {
+    /// Processors that the guest is started with.
+    #[serde(default)]
+    pub vcpus: u32,
     /// Guest memory in MiB.
     pub memory_mib: u64,
     /// Arguments added to QEMU's command line.
@@ -184,6 +335,7 @@ impl Boot {
     /// A boot for tests that care about little of it.
     pub(crate) fn plain() -> Boot {
         Boot {
+            vcpus: 4,
             memory_mib: 1024,
             qemu_args: Vec::new(),
             cmdline: String::new(),
@@ -202,9 +354,12 @@ impl Boot {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accel {
-    /// `tcg-multi` where the busy processors fit the host's cores, else `tcg-single`.
+    /// `kvm` where it works; else `tcg-multi` where the busy processors fit
+    /// the host's cores, else `tcg-single`.
     #[default]
     Auto,
+    /// The host's own processors, for guests of its architecture.
+    Kvm,
     /// QEMU's TCG, a host thread for each processor.
     TcgMulti,
     /// QEMU's TCG, one host thread for all processors in turn.
@@ -294,6 +449,9 @@ pub enum Kind {
     /// Clock of a guest that counts its instructions, one a nanosecond: total
     /// work, repeatable, no time of any machine.
     EmulatedInstructions,
+    /// Wall clock of a guest under KVM: the host's processors, with the costs
+    /// of virtualisation.
+    KvmWallClock,
     /// Wall clock on real hardware.
     NativeWallClock,
 }
@@ -305,6 +463,7 @@ impl Kind {
             Kind::Exact => "exact",
             Kind::EmulatedWallClock => "emulated wall clock",
             Kind::EmulatedInstructions => "emulated instruction count",
+            Kind::KvmWallClock => "KVM wall clock",
             Kind::NativeWallClock => "native wall clock",
         }
     }

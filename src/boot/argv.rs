@@ -20,20 +20,16 @@ pub struct Guest<'a> {
     pub firmware: Option<&'a Path>,
     /// File or FIFO that gets the results.
     pub results: &'a Path,
-    /// Processors.
-    pub vcpus: u32,
 }
 
 /// Program and arguments that boot `guest` on `arch` as `machine` says.
 pub fn command(arch: &Arch, boot: &Boot, machine: &Machine, guest: Guest<'_>) -> Vec<String> {
     let mut argv = vec![arch.qemu.program.clone()];
     let mut arg = |name: &str, value: String| argv.extend([name.to_owned(), value]);
-    arg("-machine", arch.qemu.machine.clone());
-    arg("-cpu", arch.qemu.cpu.clone());
-    for (name, value) in accel(machine) {
+    for (name, value) in processor(arch, machine.accel).into_iter().chain(accel(machine)) {
         arg(name, value);
     }
-    arg("-smp", guest.vcpus.to_string());
+    arg("-smp", boot.vcpus.to_string());
     arg("-m", format!("{}M", boot.memory_mib));
     if let Some(firmware) = guest.firmware {
         arg("-bios", firmware.display().to_string());
@@ -68,11 +64,22 @@ fn kernel_command_line(arch: &Arch, boot: &Boot, machine: &Machine) -> String {
     line
 }
 
+/// The machine and its processors; with KVM they are the host's.
+pub(super) fn processor(arch: &Arch, accel: Accel) -> Vec<(&'static str, String)> {
+    let emulated = (&arch.qemu.machine, &arch.qemu.cpu);
+    let (machine, cpu) = match &arch.kvm {
+        Some(kvm) if accel == Accel::Kvm => (&kvm.machine, &kvm.cpu),
+        _ => emulated,
+    };
+    vec![("-machine", machine.clone()), ("-cpu", cpu.clone())]
+}
+
 /// The seed feeds everything that QEMU or the device tree would take from the
 /// host's random numbers. Counting instructions, the guest's clocks, its date
 /// included, must have no other source either.
 fn accel(machine: &Machine) -> Vec<(&'static str, String)> {
     let threads = match machine.accel {
+        Accel::Kvm => "kvm",
         Accel::TcgMulti | Accel::Auto => "tcg,thread=multi",
         Accel::TcgSingle | Accel::Icount => "tcg,thread=single",
     };
@@ -91,15 +98,16 @@ fn option_value(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::machine::{Host, Kvm};
     use super::*;
 
     #[test]
     fn counted_instructions_leave_nothing_to_the_host() {
         let arch = crate::arch::all().unwrap().remove(0);
         let boot = Boot { accel: Accel::Icount, online: Online::Staged, ..boot() };
-        let machine = Machine::choose(&arch, &boot, 4, 8, 1);
+        let machine = Machine::choose(&arch, &boot, &host(), 1);
         let path = Path::new("x");
-        let guest = Guest { image: path, initramfs: path, firmware: None, results: path, vcpus: 4 };
+        let guest = Guest { image: path, initramfs: path, firmware: None, results: path };
         let argv = command(&arch, &boot, &machine, guest).join(" ");
         for part in
             ["-accel tcg,thread=single", "-seed 1", "-icount shift=0,sleep=off", "-rtc clock=vm,base="]
@@ -110,8 +118,25 @@ mod tests {
         assert!(!argv.contains("-bios"), "{argv}");
     }
 
+    fn host() -> Host {
+        Host { cores: 8, kvm: Kvm::Foreign }
+    }
+
+    #[test]
+    fn kvm_runs_the_host_s_processors() {
+        let mut arch = crate::arch::all().unwrap().remove(0);
+        let path = Path::new("x");
+        let guest = Guest { image: path, initramfs: path, firmware: None, results: path };
+        let machine = Machine::choose(&arch, &boot(), &Host { cores: 8, kvm: Kvm::Works }, 1);
+        let argv = command(&arch, &boot(), &machine, guest).join(" ");
+        assert!(argv.contains("-cpu host -accel kvm "), "{argv}");
+        arch.kvm = None;
+        assert!(!command(&arch, &boot(), &machine, guest).join(" ").contains("-cpu host"));
+    }
+
     fn boot() -> Boot {
         Boot {
+            vcpus: 7,
             qemu_args: vec!["-d".into(), "guest_errors".into()],
             cmdline: "quiet; rm -rf $HOME".into(),
             ..Boot::plain()
@@ -126,9 +151,8 @@ mod tests {
                 initramfs: Path::new("/g/init.cpio"),
                 firmware: Some(Path::new("/f/fw.elf")),
                 results: Path::new("/r/a,b"),
-                vcpus: 7,
             };
-            let machine = Machine::choose(&arch, &boot(), 7, 8, 1);
+            let machine = Machine::choose(&arch, &boot(), &host(), 1);
             let argv = command(&arch, &boot(), &machine, guest);
             let after = |name: &str| argv.iter().skip_while(|a| *a != name).nth(1).cloned().unwrap();
             assert_eq!(argv[0], arch.qemu.program);

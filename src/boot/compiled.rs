@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use fs_err as fs;
 
-use crate::arch::Arch;
+use crate::arch::{Arch, KvmFacts};
 use crate::assets;
 use crate::cache::{Cache, Inputs};
 use crate::kernel::Tools;
@@ -47,6 +47,22 @@ pub async fn firmware(
     args.extend(["-T".to_owned(), facts.script.clone()]);
     args.extend(facts.sources.iter().cloned());
     compile(&facts.dir, args, arch, tools, cache, stop).await.context("compiling the firmware").map(Some)
+}
+
+/// A guest that powers off at once, to try KVM with.
+///
+/// # Errors
+/// It does not compile.
+pub async fn probe(
+    facts: &KvmFacts,
+    arch: &Arch,
+    tools: &Tools,
+    cache: &Cache,
+    stop: &Stop,
+) -> anyhow::Result<PathBuf> {
+    let address = format!("-Wl,-Ttext={},--build-id=none", facts.address);
+    let args = ["-nostdlib", "-static", &address, &facts.probe].map(str::to_owned).to_vec();
+    compile("kvm", args, arch, tools, cache, stop).await.context("compiling the trial guest")
 }
 
 /// Compiles sources of the folder `dir` below `qemu/`, once for each content

@@ -47,6 +47,12 @@ impl GuestFiles {
     }
 }
 
+/// File of an initramfs of `arch`: told apart by what its agent is to do.
+pub fn initramfs_name(arch: &str, benchmarks: &[Benchmark], staged: bool) -> String {
+    let job = blake3::hash(protocol::job(benchmarks, staged).as_bytes()).to_hex();
+    format!("{arch}-{}.cpio", &job[..8])
+}
+
 /// Gathers the guest that runs `benchmarks` on `arch`.
 ///
 /// # Errors

@@ -1,15 +1,17 @@
 //! From a kernel image to what its guest reported.
 //!
 //! [`guest`] gathers what goes into the [`initramfs`], [`argv`] makes QEMU's
-//! command line for the [`machine`] that fits, [`session`] runs it and listens on the console ([`console`])
-//! and the results channel ([`protocol`]), [`verdict`] says whether what came
-//! counts.
+//! command line for the [`machine`] that fits ([`kvm`] says whether it can be
+//! the host's own), [`session`] runs it and listens on the console
+//! ([`console`]) and the results channel ([`protocol`]), [`verdict`] says
+//! whether what came counts.
 
 pub mod argv;
 pub mod compiled;
 pub mod console;
 pub mod guest;
 pub mod initramfs;
+pub mod kvm;
 pub mod machine;
 pub mod protocol;
 pub mod session;

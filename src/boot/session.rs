@@ -15,7 +15,7 @@ use tokio::net::unix::pipe;
 use super::argv::{self, Guest};
 use super::console::{self, Phase};
 use super::machine::Machine;
-use super::protocol::{Message, Reader};
+use super::protocol::{Message, Reader, RunEnd};
 use super::verdict::{Report, Run};
 use crate::arch::Arch;
 use crate::model::{Benchmark, Boot};
@@ -49,8 +49,6 @@ pub struct Session<'a> {
     pub machine: &'a Machine,
     /// Firmware in place of the stock one.
     pub firmware: Option<&'a Path>,
-    /// Processors.
-    pub vcpus: u32,
     /// What the guest was told to run.
     pub benchmarks: &'a [Benchmark],
     /// Gets `qemu.sh`, `console.log` and `results.txt`.
@@ -60,8 +58,8 @@ pub struct Session<'a> {
 impl Session<'_> {
     /// QEMU's command line with the results going to `results`.
     pub fn command(&self, results: &Path) -> Vec<String> {
-        let Session { arch, boot, image, initramfs, machine, firmware, vcpus, .. } = *self;
-        argv::command(arch, boot, machine, Guest { image, initramfs, firmware, results, vcpus })
+        let Session { arch, boot, image, initramfs, machine, firmware, .. } = *self;
+        argv::command(arch, boot, machine, Guest { image, initramfs, firmware, results })
     }
 
     /// Boots and listens until QEMU is gone. `step` is told how far the guest is.
@@ -144,6 +142,7 @@ struct Listener<'a, S> {
     lines: Option<Lines>,
     results: fs::File,
     received: usize,
+    began: Instant,
     last_heard: Instant,
     phase: Option<Phase>,
 }
@@ -158,6 +157,7 @@ impl<'a, S: FnMut(String)> Listener<'a, S> {
             lines: Some(Lines::new(LINE_CAP)),
             results: fs::File::create(session.dir.join("results.txt"))?,
             received: 0,
+            began: Instant::now(),
             last_heard: Instant::now(),
             phase: None,
         })
@@ -168,6 +168,9 @@ impl<'a, S: FnMut(String)> Listener<'a, S> {
         self.report.console = true;
         if let Some(phase) = console::phase(line).filter(|p| self.phase < Some(*p)) {
             self.phase = Some(phase);
+            if phase == Phase::Kernel {
+                self.reached("kernel");
+            }
             (self.step)(format!("{phase:?}").to_lowercase());
         }
         if self.report.trouble.is_none() {
@@ -211,6 +214,7 @@ impl<'a, S: FnMut(String)> Listener<'a, S> {
         match message {
             Message::Hello => {
                 report.hello = true;
+                self.reached("init");
                 (self.step)("init".to_owned());
             }
             Message::Fact(key, value) => drop(report.facts.of_guest.insert(key, value)),
@@ -227,18 +231,30 @@ impl<'a, S: FnMut(String)> Listener<'a, S> {
                 }
             }
             Message::Heartbeat => {}
-            Message::End { bench, iteration, how, wall } => {
-                match report.runs.last_mut().filter(|r| (r.bench, r.iteration) == (bench, iteration)) {
-                    Some(run) => run.end = Some((how, wall)),
-                    None => self.stop(
-                        "bad protocol",
-                        format!("run {iteration} of {bench} ended without a beginning"),
-                    ),
-                }
-            }
+            Message::End { bench, iteration, how, wall } => self.end(bench, iteration, how, wall),
             Message::Bye => report.bye = true,
             Message::Fatal(text) => report.fatal = Some(text),
         }
+    }
+
+    fn end(&mut self, bench: usize, iteration: u32, how: RunEnd, wall: Duration) {
+        match self.report.runs.last_mut().filter(|r| (r.bench, r.iteration) == (bench, iteration)) {
+            Some(run) => {
+                let good = how == RunEnd::Exit(0);
+                run.end = Some((how, wall));
+                if good {
+                    self.reached("result");
+                }
+            }
+            None => {
+                self.stop("bad protocol", format!("run {iteration} of {bench} ended without a beginning"))
+            }
+        }
+    }
+
+    /// A stage counts from when it was first reached.
+    fn reached(&mut self, stage: &'static str) {
+        self.report.stages.entry(stage).or_insert(self.began.elapsed());
     }
 
     fn begin(&mut self, bench: usize, iteration: u32) {
@@ -246,6 +262,8 @@ impl<'a, S: FnMut(String)> Listener<'a, S> {
         let again = self.report.runs.iter().any(|r| (r.bench, r.iteration) == (bench, iteration));
         match benchmark.filter(|b| (1..=b.repeat).contains(&iteration) && !again) {
             Some(benchmark) => {
+                // All processors are there before the first run.
+                self.reached("online");
                 (self.step)(format!("{} {iteration}/{}", benchmark.name, benchmark.repeat));
                 let run = Run { bench, iteration, lines: Vec::new(), truncated: false, end: None };
                 self.report.runs.push(run);

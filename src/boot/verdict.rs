@@ -1,5 +1,6 @@
 //! Whether what a guest reported counts. Pure.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,7 @@ use super::console::Trouble;
 use super::protocol::{self, RunEnd};
 use crate::bench;
 use crate::kernel::elf;
-use crate::model::{Benchmark, CellId, Failure, Kind, Sample, Stage};
+use crate::model::{Benchmark, CellId, Direction, Failure, Kind, Sample, Stage};
 use crate::process::Ended;
 
 /// What the guest must show to be the one that was asked for.
@@ -43,7 +44,7 @@ pub struct Run {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// By the agent's keys: `release`, `kernel-max`, `cpus`, ...
-    pub of_guest: std::collections::BTreeMap<String, String>,
+    pub of_guest: BTreeMap<String, String>,
 }
 
 impl Facts {
@@ -86,6 +87,36 @@ pub struct Report {
     pub facts: Facts,
     /// Every run that began.
     pub runs: Vec<Run>,
+    /// When each stage of [`STAGES`] was reached, from QEMU's start.
+    pub stages: BTreeMap<&'static str, Duration>,
+}
+
+/// Stages of a boot, in their order; each is a metric `boot.STAGE` in seconds
+/// of the host from QEMU's start: the kernel's first line, the agent's first
+/// word, all processors online, the end of the first good run.
+pub const STAGES: [&str; 4] = ["kernel", "init", "online", "result"];
+/// Metric: seconds of the guest's clock from its start to the agent's.
+pub const UPTIME: &str = "boot.uptime";
+
+/// How long a boot that counts took to reach each stage.
+pub fn stages(report: &Report, cell: &CellId, boot: u32, kind: Kind) -> Vec<Sample> {
+    let sample = |metric: String, value: f64, kind: Kind| Sample {
+        cell: cell.clone(),
+        metric,
+        value,
+        unit: "s".to_owned(),
+        better: Direction::Lower,
+        kind,
+        boot: Some(boot),
+        iteration: None,
+    };
+    // The host's clock is one, whatever the guest's counts.
+    let hosts = if kind == Kind::EmulatedInstructions { Kind::EmulatedWallClock } else { kind };
+    let stage =
+        |(stage, after): (&&str, &Duration)| sample(format!("boot.{stage}"), after.as_secs_f64(), hosts);
+    let uptime = report.facts.get("uptime").and_then(|text| text.parse().ok());
+    let uptime = uptime.map(|seconds| sample(UPTIME.to_owned(), seconds, kind));
+    report.stages.iter().map(stage).chain(uptime).collect()
 }
 
 /// What is wrong with the boot as a whole, in one or two words and in full.
@@ -212,7 +243,7 @@ fn values(run: &Run, benchmark: &Benchmark) -> Result<Vec<(String, f64)>, (Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Direction, Metric};
+    use crate::model::Metric;
     use indexmap::IndexMap;
 
     fn benchmark() -> Benchmark {
@@ -316,6 +347,18 @@ mod tests {
         ] {
             assert_eq!(fault_of(|r| r.facts = facts(&[wrong])).as_deref(), Some("wrong guest"), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn stages_are_the_host_s_time_and_uptime_the_guest_s() {
+        let mut report = Report { facts: facts(&[("uptime", "0.73")]), ..good() };
+        report.stages.insert("init", Duration::from_millis(1500));
+        let samples = stages(&report, &CellId("c".into()), 1, Kind::EmulatedInstructions);
+        let values: Vec<_> = samples.iter().map(|s| (s.metric.as_str(), s.value, s.kind)).collect();
+        assert_eq!(
+            values,
+            [("boot.init", 1.5, Kind::EmulatedWallClock), ("boot.uptime", 0.73, Kind::EmulatedInstructions)]
+        );
     }
 
     #[test]

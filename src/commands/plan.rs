@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use super::{Ending, load, print};
 use crate::arch;
-use crate::boot::machine::Machine;
+use crate::boot::guest::initramfs_name;
+use crate::boot::machine::{Host, Kvm, Machine};
 use crate::boot::session::Session;
 use crate::cache::Cache;
 use crate::cli;
-use crate::model::{Matrix, Source};
+use crate::model::{Matrix, Online, Source};
 use crate::process::Stop;
 use crate::sched::host;
 use crate::sched::plan::{self, Plan, PlannedBuild, State};
-use crate::sched::run::initramfs_name;
 
 pub async fn plan(args: &cli::Plan, cache: Option<PathBuf>, stop: &Stop) -> anyhow::Result<Ending> {
     let Some(matrix) = load(&args.selection)? else { return Ok(Ending::Wrong) };
@@ -70,6 +70,8 @@ fn totals(plan: &Plan) -> String {
 
 /// The make command of every build and the QEMU command of every cell.
 fn commands(matrix: &Matrix, plan: &Plan, cache: &Cache, jobs: usize) -> anyhow::Result<String> {
+    // Whether KVM works is found out by a run: it takes a trial.
+    let host = Host { cores: host::cores(), kvm: Kvm::Foreign };
     let mut text = String::new();
     for planned in &plan.builds {
         let Some(build) = &planned.build else {
@@ -82,18 +84,19 @@ fn commands(matrix: &Matrix, plan: &Plan, cache: &Cache, jobs: usize) -> anyhow:
         let image = cache.entry("builds", &fingerprint).join("Image");
         for cell in &planned.cells {
             let arch = arch::find(&cell.arch)?;
-            let machine = Machine::choose(&arch, &matrix.boot, cell.vcpus, host::cores(), 1);
-            let initramfs = Path::new("RUN/guest").join(initramfs_name(&arch.name, machine.online));
+            let (boot, benchmarks) = (matrix.boot_of(cell), matrix.benchmarks_of(cell));
+            let machine = Machine::choose(&arch, &boot, &host, 1);
+            let staged = machine.online == Online::Staged;
+            let initramfs = Path::new("RUN/guest").join(initramfs_name(&arch.name, &benchmarks, staged));
             let firmware = PathBuf::from(format!("RUN/guest/{}-firmware.elf", arch.name));
             let session = Session {
                 arch: &arch,
-                boot: &matrix.boot,
+                boot: &boot,
                 image: &image,
                 initramfs: &initramfs,
                 machine: &machine,
                 firmware: machine.firmware_file(Some(&firmware)),
-                vcpus: cell.vcpus,
-                benchmarks: &matrix.benchmarks,
+                benchmarks: &benchmarks,
                 dir: Path::new("."),
             };
             text.push_str(&format!("{}\n", shell_words::join(session.command(Path::new("results.txt")))));

@@ -360,11 +360,14 @@ async fn apply(patch: &Path, tree: &Path, stop: &Stop) -> anyhow::Result<()> {
         ])
         .arg(patch)
         .cwd(tree);
-    process::output(&apply, LONG, stop)
-        .await
-        .with_context(|| format!("{} does not apply", patch.display()))?;
+    process::output(&apply, LONG, stop).await.with_context(|| DoesNotApply(patch.to_owned()))?;
     Ok(())
 }
+
+/// A patch that does not apply; its cause names the hunks.
+#[derive(Debug, thiserror::Error)]
+#[error("{} does not apply", .0.display())]
+pub struct DoesNotApply(PathBuf);
 
 #[cfg(test)]
 mod tests {

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use crate::model::{Axis, Cell, CellId};
+use crate::model::{Axis, Cell, CellId, Means};
 
 /// Axis whose value names the architecture.
 pub(super) const ARCH: &str = "arch";
-/// Axis whose value is the guest's number of processors.
-pub(super) const VCPUS: &str = "vcpus";
 
 /// Kconfig's own name of a symbol that may be written with `CONFIG_` or in short.
 pub(super) fn symbol(name: &str) -> &str {
@@ -59,22 +57,22 @@ pub(super) fn file_safe(value: &str) -> String {
     safe.replace("..", "._")
 }
 
-/// The cell at `coord`; `vcpus` serves where no axis varies it.
-pub(super) fn cell(axes: &[Axis], coord: &[usize], vcpus: u32) -> Cell {
+/// The cell at `coord` without its settings.
+pub(super) fn cell(axes: &[Axis], coord: &[usize]) -> Cell {
     let mut cell = Cell {
         id: CellId(String::new()),
         coords: IndexMap::with_capacity(axes.len()),
         arch: String::new(),
         config: BTreeMap::new(),
-        vcpus,
+        settings: Vec::new(),
     };
     let mut rest = String::new();
     for (axis, at) in axes.iter().zip(coord) {
         let (name, value) = (&axis.name, &axis.values[*at]);
-        match name.as_str() {
-            ARCH => cell.arch = value.clone(),
-            VCPUS => cell.vcpus = value.parse().unwrap_or(vcpus),
-            _ => drop(cell.config.insert(symbol(name).to_owned(), value.clone())),
+        match Means::of(name) {
+            Some(Means::Arch) => cell.arch = value.clone(),
+            Some(Means::Symbol) => drop(cell.config.insert(symbol(name).to_owned(), value.clone())),
+            _ => {}
         }
         if name != ARCH {
             rest += &format!("-{name}={}", file_safe(value));

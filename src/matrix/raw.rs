@@ -203,10 +203,14 @@ pub(super) struct RawMatrix {
     /// `package = "linux-source-6.12"`.
     pub source: Option<At<RawSource>>,
     /// What varies: every combination of the axes' values is a cell, the last
-    /// axis varying fastest. `arch` must be there; `vcpus` is the guest's number
-    /// of processors; every other name is a Kconfig symbol. Example:
-    /// `arch = ["riscv64"]`, `NR_CPUS = [512, 4096]`, `OFFSTACK = ["n", "y"]`
-    /// (`OFFSTACK` is short for `CPUMASK_OFFSTACK`).
+    /// axis varying fastest. `arch` must be there. Capitals name a Kconfig
+    /// symbol (`OFFSTACK` is short for `CPUMASK_OFFSTACK`); `vcpus`, `memory`,
+    /// `accel`, `firmware` and `online` are keys of `[boot]`; `rev` is a revision
+    /// of the source's git repository; `patches` is `"none"`, a patch, a mailbox
+    /// or a folder of patches; a name with a dot, in quotes, is a kernel
+    /// parameter; any other name stands as `{name}` in benchmarks' args and in
+    /// `cmdline`. Example: `arch = ["riscv64"]`, `NR_CPUS = [512, 4096]`,
+    /// `OFFSTACK = ["n", "y"]`, `groups = [1, 2, 4]`.
     pub axes: Option<At<Map<OneOrMany<Scalar>>>>,
     /// What tables print instead of a value. Example: `[labels.OFFSTACK]` with
     /// `n = "onstack"` and `y = "offstack"`.
@@ -285,6 +289,16 @@ pub(super) struct RawKernel {
     pub make: Vec<At<String>>,
 }
 
+/// What timings are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum RawTiming {
+    /// Counted instructions: repeats to the last digit.
+    Instructions,
+    /// Time that passes.
+    WallClock,
+}
+
 /// How each kernel is booted.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -306,12 +320,17 @@ pub(super) struct RawBoot {
     /// Arguments added to QEMU's command line, as an array or as one string in
     /// shell's quoting. Example: `qemu_args = ["-object", "rng-random,id=r"]`.
     pub qemu_args: Option<At<OneOrMany<String>>>,
-    /// What executes the guest: `tcg-multi` (a host thread for each vCPU),
+    /// What timings are: `instructions` (counted ones, a nanosecond each: boots
+    /// repeat to the last digit, on a busy host too) or `wall-clock`, the
+    /// default. Example: `timing = "instructions"`.
+    pub timing: Option<At<RawTiming>>,
+    /// What executes the guest: `kvm` (the host's own processors, for guests of
+    /// its architecture), `tcg-multi` (a host thread for each vCPU),
     /// `tcg-single` (one for all: no vCPU waits for a lock whose holder does not
     /// run), `icount` (a clock that counts instructions: boots repeat to the
-    /// last digit on a busy host too), or `auto`, the default, which takes
-    /// `tcg-multi` where the busy vCPUs fit the host's cores, else `tcg-single`.
-    /// Example: `accel = "icount"`.
+    /// last digit on a busy host too), or `auto`, the default, which takes `kvm`
+    /// where a trial shows that it works, else `tcg-multi` where the busy vCPUs
+    /// fit the host's cores, else `tcg-single`. Example: `accel = "tcg-single"`.
     pub accel: Option<At<Accel>>,
     /// What runs before the kernel: `stock` (what QEMU loads), `matrix` (the
     /// firmware of this program, where the architecture has one), a file, or

@@ -106,7 +106,7 @@ fn the_last_axis_varies_fastest_and_ids_say_all() {
     );
     let last = &m.cells[3];
     assert_eq!(last.arch, "riscv64");
-    assert_eq!(last.vcpus, 4);
+    assert_eq!(m.boot_of(last).vcpus, 4);
     assert_eq!(last.coords["OFFSTACK"], "y");
     assert_eq!(last.coords.keys().collect::<Vec<_>>(), ["arch", "NR_CPUS", "OFFSTACK"]);
     let config: Vec<_> = last.config.iter().map(|(k, v)| format!("{k}={v}")).collect();
@@ -117,7 +117,7 @@ fn the_last_axis_varies_fastest_and_ids_say_all() {
 fn arch_comes_first_in_ids_wherever_its_axis_stands() {
     let m = load_text(&with_axes("HZ_100 = [true, false]\narch = \"riscv64\"\nvcpus = [1, 8]"));
     assert_eq!(ids(&m)[1], "riscv64-HZ_100=y-vcpus=8");
-    assert_eq!(m.cells[1].vcpus, 8);
+    assert_eq!(m.boot_of(&m.cells[1]).vcpus, 8);
     assert_eq!(m.cells[1].config.len(), 1, "neither arch nor vcpus is a symbol");
     assert_eq!(m.axes[0].values, ["y", "n"]);
 }
@@ -168,7 +168,7 @@ fn kernel_and_boot_are_read() {
     assert_eq!(m.kernel.patches, [dir().join("Cargo.toml")]);
     assert_eq!(m.kernel.toolchain, Toolchain::Gcc { prefix: Some("riscv64-linux-gnu-".to_owned()) });
     assert_eq!(m.kernel.make, ["KCFLAGS=-O2 -g"]);
-    assert_eq!(m.cells[0].vcpus, 2);
+    assert_eq!(m.boot_of(&m.cells[0]).vcpus, 2);
     assert_eq!((m.boot.memory_mib, m.boot.deadline_s, m.boot.silence_s), (512, 5400, 2));
     assert_eq!(m.boot.qemu_args, ["-cpu", "max,v=off"]);
     assert_eq!((m.boot.boots, m.boot.cmdline.as_str()), (3, "quiet"));
@@ -311,9 +311,9 @@ fn an_empty_file_is_told_what_it_needs() {
     let found = faults("");
     let messages: Vec<_> = found.iter().map(|f| f.message.as_str()).collect();
     let no_source = "no `[source]`: where does the kernel come from?";
-    assert_eq!(messages, [no_source, "no `[axes]`: what varies?"]);
-    assert!(found[0].help.contains("package = \"linux-source-6.12\""));
-    assert!(found[1].help.contains("arch = [\"riscv64\"]"));
+    assert_eq!(messages, ["no `[axes]`: what varies?", no_source]);
+    assert!(found[1].help.contains("package = \"linux-source-6.12\""));
+    assert!(found[0].help.contains("arch = [\"riscv64\"]"));
     let text = parse("m.toml", "", dir(), &ctx()).unwrap_err().render(false);
     assert!(text.contains("m.toml: 2 errors"), "{text}");
 }
@@ -432,21 +432,94 @@ fn axis_faults() {
     one_axis(
         "arch = \"riscv64\"\nnr_cpus = 512",
         "nr_cpus",
-        "`nr_cpus` cannot be an axis: neither `arch` nor `vcpus` nor a Kconfig symbol",
+        "nothing depends on the axis `nr_cpus`",
         "did you mean `NR_CPUS`?",
     );
     one_axis(
         "arch = \"riscv64\"\nvcpu = 2",
         "vcpu",
-        "`vcpu` cannot be an axis: neither `arch` nor `vcpus` nor a Kconfig symbol",
-        "did you mean `vcpus`?",
+        "nothing depends on the axis `vcpu`",
+        "did you mean `vcpus`? a lower-case name stands as {vcpu} in a benchmark's args",
     );
     one_axis(
         "arch = \"riscv64\"\n\"../X\" = 2",
         "\"../X\"",
-        "`../X` cannot be an axis: neither `arch` nor `vcpus` nor a Kconfig symbol",
-        "HZ_100",
+        "`../X` cannot be an axis",
+        "a Kconfig symbol such as NR_CPUS",
     );
+}
+
+/// What varies beside the kernel's configuration.
+#[test]
+fn axes_set_more_than_symbols() {
+    let m = load_text(&with_axes(
+        "arch = \"riscv64\"\nmemory = [\"512M\", \"2G\"]\naccel = \"icount\"\nonline = \"staged\"\nfirmware = \"stock\"\n\
+         \"rcuscale.nwriters\" = [1, 2]\npatches = [\"none\", \"Cargo.toml\"]\ngroups = [1, 4]\nquiet = \"loglevel=4\"\n\
+         [boot]\ncmdline = \"{quiet} x={nothing}\"\n[[benchmark]]\nuse = \"hackbench\"\nargs = \"-g {groups} {x}\"\n",
+    ));
+    assert_eq!(m.cells.len(), 16);
+    let last = &m.cells[15];
+    assert_eq!(
+        last.id.0,
+        "riscv64-memory=2G-accel=icount-online=staged-firmware=stock-rcuscale.nwriters=2-patches=Cargo.toml-groups=4-quiet=loglevel_4"
+    );
+    assert!(last.config.is_empty());
+    let boot = m.boot_of(last);
+    assert_eq!((boot.memory_mib, boot.accel, boot.online), (2048, Accel::Icount, Online::Staged));
+    assert_eq!((boot.firmware, boot.vcpus, boot.silence_s), (Firmware::Stock, 4, 600));
+    assert_eq!(boot.cmdline, "loglevel=4 x={nothing} rcuscale.nwriters=2");
+    assert_eq!(m.benchmarks_of(last)[0].command, ["hackbench", "-g", "4", "{x}"]);
+    assert_eq!(m.source_of(last).1, [dir().join("Cargo.toml")]);
+    assert!(m.source_of(&m.cells[0]).1.is_empty());
+}
+
+#[test]
+fn revisions_are_an_axis_of_a_git_source() {
+    let file = |source: &str| {
+        format!("[source]\n{source}\n[axes]\narch = \"riscv64\"\nrev = [\"v6.12\", \"HEAD~1\"]\n")
+    };
+    let m = load_text(&file("git = \".\""));
+    let revs: Vec<_> = m.cells.iter().map(|c| m.source_of(c).0).collect();
+    let url = dir().join(".").to_string_lossy().into_owned();
+    let git = |rev: &str| Source::Git { url: url.clone(), rev: rev.to_owned() };
+    assert_eq!(revs, [git("v6.12"), git("HEAD~1")]);
+    one(&file("path = \".\""), "rev", "the axis `rev` needs a source in git", "[source] git");
+    let both = file("git = \".\"\nrev = \"v1\"");
+    one(&both, "\"v1\"", "`rev` is given in `[source]` and as an axis", "keep one");
+    let option = file("git = \".\"").replace("HEAD~1", "--help");
+    one(&option, "\"--help\"", "`rev` cannot be `--help`", "v6.12");
+}
+
+#[test]
+fn a_folder_of_patches_is_one_value() {
+    let dir = tempfile::tempdir().unwrap();
+    let series = dir.path().join("series-a");
+    std::fs::create_dir(&series).unwrap();
+    let text = with_axes("arch = \"riscv64\"\npatches = [\"none\", \"series-a\"]");
+    let parsed = || parse("m.toml", &text, dir.path(), &ctx());
+    assert!(parsed().unwrap_err().faults[0].message.contains("holds no patches"));
+    for name in ["2.patch", "1.patch", "cover.txt"] {
+        std::fs::write(series.join(name), "").unwrap();
+    }
+    let patches = |m: Matrix| m.source_of(&m.cells[1]).1;
+    assert_eq!(patches(parsed().unwrap()), [series.join("1.patch"), series.join("2.patch")]);
+    std::fs::write(series.join("series"), "# order\n2.patch\n../1.patch\n").unwrap();
+    assert_eq!(patches(parsed().unwrap()), [series.join("2.patch")], "and nothing from elsewhere");
+}
+
+#[test]
+fn timing_decides_the_accelerator() {
+    let boot = |lines: &str| format!("{GOOD}[boot]\n{lines}\n");
+    assert_eq!(load_text(&boot("timing = \"instructions\"")).boot.accel, Accel::Icount);
+    assert_eq!(load_text(&boot("timing = \"wall-clock\"\naccel = \"kvm\"")).boot.accel, Accel::Kvm);
+    let contradiction = "`timing` and `accel` contradict each other";
+    one(
+        &boot("timing = \"instructions\"\naccel = \"tcg-multi\""),
+        "\"instructions\"",
+        contradiction,
+        "only `icount`",
+    );
+    one(&boot("timing = \"wall-clock\"\naccel = \"icount\""), "\"wall-clock\"", contradiction, "leave out");
 }
 
 #[test]
@@ -462,6 +535,10 @@ fn value_faults() {
     case("NR_CPUS = 0x200", "0x200", "`NR_CPUS` cannot be `0x200`", limits);
     case("OFFSTACK = \"m\"", "\"m\"", "`OFFSTACK` cannot be `m`", "\"n\" or \"y\"");
     case("vcpus = 0", "0", "`vcpus` cannot be `0`", "from 1 to 4096");
+    case("memory = \"1T\"", "\"1T\"", "`memory` cannot be `1T`", "1G");
+    case("firmware = \"x\"", "\"x\"", "firmware `x` is not there", "relative to the matrix file");
+    case("patches = \"x\"", "\"x\"", "patch `x` is not there", "relative to the matrix file");
+    case("\"a.b\" = \"c d\"", "\"c d\"", "`a.b` cannot be `c d`", "without blanks");
     case("X = \"a\\nCONFIG_Y=y\"", "\"a\\nCONFIG_Y=y\"", "`X` cannot be `a\\nCONFIG_Y=y`", "one line");
     case("X = 'a\"b'", "'a\"b'", "`X` cannot be `a\\\"b`", "no quotes");
     assert_eq!(load_text(&with_axes("arch = \"riscv64\"\nvcpus = 1\nNR_CPUS = [2, 4096]")).cells.len(), 2);

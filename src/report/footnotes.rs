@@ -38,6 +38,7 @@ fn kind(kind: Kind) -> String {
         Kind::EmulatedInstructions => {
             format!("{label} (QEMU icount, 1 ns an instruction of any vCPU): not a measure of real hardware")
         }
+        Kind::KvmWallClock => format!("{label}: a virtual machine on this host's own processors"),
         Kind::NativeWallClock => label.to_string(),
     }
 }

@@ -27,7 +27,7 @@ fn cell(coords: &[(&str, &str)]) -> Cell {
         coords: coords.iter().map(|(a, v)| (a.to_string(), v.to_string())).collect(),
         arch: values[0].into(),
         config: BTreeMap::new(),
-        vcpus: 2,
+        settings: vec![],
     }
 }
 

@@ -32,6 +32,12 @@ pub fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
+/// Memory that new programs can have, in MiB.
+pub fn available_mib() -> Option<u64> {
+    let kib: u64 = field("/proc/meminfo", "MemAvailable")?.strip_suffix(" kB")?.parse().ok()?;
+    Some(kib / 1024)
+}
+
 fn host() -> BTreeMap<String, String> {
     let mut host = BTreeMap::new();
     let mut put = |name: &str, value: Option<String>| {

@@ -1,7 +1,10 @@
 //! From a matrix to records: which kernels are built and booted, and when.
 //!
-//! [`plan`] says what is to be done, [`run`] does it, [`host`] says on what.
+//! [`plan`] says what is to be done, [`run`] does it by `builds` and `boots`,
+//! [`host`] says on what.
 
+mod boots;
+mod builds;
 pub mod host;
 pub mod plan;
 pub mod run;

@@ -2,13 +2,16 @@
 //! fresh or with the reason why not.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
+
+use indexmap::IndexMap;
 
 use crate::arch::{self, Arch};
 use crate::cache::Cache;
 use crate::kernel::build::Built;
 use crate::kernel::{KernelBuild, SourceTree, Tools, source, toolchain};
-use crate::model::{Cell, CellId, Matrix};
+use crate::model::{Cell, CellId, Matrix, Source};
 use crate::process::{self, Spec, Stop};
 
 const SHORT: Duration = Duration::from_secs(60);
@@ -97,8 +100,28 @@ async fn version(program: &str, stop: &Stop) -> anyhow::Result<String> {
 /// A toolchain is missing, or a local source or configuration is unreadable.
 pub async fn offline(matrix: &Matrix, cache: &Cache, stop: &Stop) -> anyhow::Result<Plan> {
     let targets = targets(matrix, stop).await?;
-    let tree = source::find(&matrix.source, &matrix.kernel.patches, cache, stop).await?;
-    make(matrix, &targets, tree.as_ref(), cache)
+    let mut trees = Trees::new();
+    for ((from, patches), _) in sources(matrix) {
+        if let Some(tree) = source::find(&from, &patches, cache, stop).await? {
+            trees.insert((from, patches), tree);
+        }
+    }
+    make(matrix, &targets, &trees, cache)
+}
+
+/// A source with the patches on top of it.
+pub type Origin = (Source, Vec<PathBuf>);
+
+/// The trees that are there, by what they come from.
+pub type Trees = IndexMap<Origin, SourceTree>;
+
+/// Every source that cells are built from, with its cells.
+pub fn sources(matrix: &Matrix) -> IndexMap<Origin, Vec<Cell>> {
+    let mut sources: IndexMap<Origin, Vec<Cell>> = IndexMap::new();
+    for cell in &matrix.cells {
+        sources.entry(matrix.source_of(cell)).or_default().push(cell.clone());
+    }
+    sources
 }
 
 /// Groups the cells by kernel and looks each kernel up.
@@ -108,15 +131,17 @@ pub async fn offline(matrix: &Matrix, cache: &Cache, stop: &Stop) -> anyhow::Res
 pub fn make(
     matrix: &Matrix,
     targets: &BTreeMap<String, Target>,
-    tree: Option<&SourceTree>,
+    trees: &Trees,
     cache: &Cache,
 ) -> anyhow::Result<Plan> {
-    let mut groups: indexmap::IndexMap<(&str, &BTreeMap<String, String>), Vec<Cell>> =
-        indexmap::IndexMap::new();
+    let mut groups: IndexMap<(&str, &BTreeMap<String, String>, Origin), Vec<Cell>> = IndexMap::new();
     for cell in &matrix.cells {
-        groups.entry((&cell.arch, &cell.config)).or_default().push(cell.clone());
+        let kernel = (cell.arch.as_str(), &cell.config, matrix.source_of(cell));
+        groups.entry(kernel).or_default().push(cell.clone());
     }
-    let builds = groups.into_values().map(|cells| plan_build(matrix, targets, tree, cache, cells));
+    let builds = groups
+        .into_iter()
+        .map(|((_, _, origin), cells)| plan_build(matrix, targets, trees.get(&origin), cache, cells));
     let builds = builds.collect::<anyhow::Result<Vec<_>>>()?;
     let boots = matrix.cells.len() * matrix.boot.boots as usize;
     Ok(Plan { builds, boots })

@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn steps_are_for_the_verbose() {
-        let step = Event::Step(Job::Source, "unpack".into());
+        let step = Event::Step(Job::Source(String::new()), "unpack".into());
         assert_eq!(Lines::new(false).text(&step, Instant::now()), None);
         assert_eq!(Lines::new(true).text(&step, Instant::now()).unwrap(), "source: unpack");
     }

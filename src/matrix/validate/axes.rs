@@ -6,11 +6,11 @@ use std::ops::{Range, RangeInclusive};
 use indexmap::IndexMap;
 
 use super::Check;
-use crate::matrix::expand::{self, ARCH, Rule, VCPUS, file_safe, symbol};
+use crate::matrix::expand::{self, ARCH, Rule, file_safe, symbol};
 use crate::matrix::hint::{closest, quoted, suggest};
 use crate::matrix::raw::{At, Map, OneOrMany, Scalar};
 use crate::matrix::read::ROOT;
-use crate::model::{Axis, Cell, MAX_NR_CPUS};
+use crate::model::{Axis, Cell, MAX_NR_CPUS, Means, Setting};
 
 /// Most cells that a matrix may have; more is a slip, not an experiment.
 pub(super) const MAX_CELLS: usize = 10_000;
@@ -33,8 +33,12 @@ pub(super) struct Axes {
 }
 
 struct Places {
+    /// The name.
+    key: Range<usize>,
     /// By value.
     values: Vec<Range<usize>>,
+    /// By value: what it sets beside the kernel's configuration.
+    settings: Vec<Option<Setting>>,
     /// Whether every value could be read.
     whole: bool,
 }
@@ -72,6 +76,16 @@ impl Axes {
         self.list[axis].values.iter().position(|v| v == text)
     }
 
+    /// Where the axis is named, if there is one of this name.
+    pub fn place(&self, name: &str) -> Option<Range<usize>> {
+        self.find(name).map(|axis| self.places[axis].key.clone())
+    }
+
+    /// Whether there is an axis of this name with this value.
+    pub fn has_value(&self, name: &str, text: &str) -> bool {
+        self.find(name).is_some_and(|axis| self.value(axis, text).is_some())
+    }
+
     /// Names of the axes.
     pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.list.iter().map(|a| a.name.as_str())
@@ -92,8 +106,32 @@ impl Axes {
     }
 
     /// The cells at `coords`.
-    pub fn cells(&self, coords: &[Vec<usize>], vcpus: u32) -> Vec<Cell> {
-        coords.iter().map(|coord| expand::cell(&self.list, coord, vcpus)).collect()
+    pub fn cells(&self, coords: &[Vec<usize>]) -> Vec<Cell> {
+        let settings = |coord: &[usize]| -> Vec<Setting> {
+            self.places.iter().zip(coord).filter_map(|(places, at)| places.settings[*at].clone()).collect()
+        };
+        let cell = |coord: &Vec<usize>| Cell { settings: settings(coord), ..expand::cell(&self.list, coord) };
+        coords.iter().map(cell).collect()
+    }
+
+    /// Faults for placeholders that stand in none of `texts`: the axis would
+    /// multiply cells that are all the same.
+    pub fn placeholders_used(&self, texts: &[&str], check: &mut Check) {
+        for (axis, places) in self.list.iter().zip(&self.places) {
+            let written = format!("{{{}}}", axis.name);
+            let placeholder = Means::of(&axis.name) == Some(Means::Placeholder);
+            if !placeholder || texts.iter().any(|text| text.contains(&written)) {
+                continue;
+            }
+            let message = format!("nothing depends on the axis `{}`", axis.name);
+            let upper = axis.name.to_uppercase();
+            let known = [ARCH, "rev", "patches", "NR_CPUS", "OFFSTACK"].into_iter().chain(Means::BOOT);
+            let meant = closest(&axis.name, known).unwrap_or(&upper);
+            let help = format!(
+                "did you mean `{meant}`? a lower-case name stands as {written} in a benchmark's args or in [boot] cmdline"
+            );
+            check.fault(&places.key, message, help);
+        }
     }
 
     /// Values of the axis `arch`.
@@ -101,13 +139,10 @@ impl Axes {
         self.find(ARCH).map_or(&[], |i| &self.list[i].values)
     }
 
-    pub fn into_model(self) -> Vec<Axis> {
-        self.list
-    }
-
     /// Adds a value; a fault where it is there already, or another reads the
     /// same in names of files.
-    fn push(&mut self, axis: usize, value: String, span: Range<usize>, check: &mut Check) -> Option<usize> {
+    fn push(&mut self, axis: usize, value: Value, span: Range<usize>, check: &mut Check) -> Option<usize> {
+        let Value { text: value, setting } = value;
         let there = &self.list[axis].values;
         let same = there.iter().find(|v| **v == value);
         let alike = same.or_else(|| there.iter().find(|v| file_safe(v) == file_safe(&value)));
@@ -123,8 +158,17 @@ impl Axes {
         }
         self.list[axis].values.push(value);
         self.places[axis].values.push(span);
+        self.places[axis].settings.push(setting);
         Some(self.list[axis].values.len() - 1)
     }
+}
+
+/// A value of an axis.
+struct Value {
+    /// In canonical text.
+    text: String,
+    /// What it sets beside the kernel's configuration.
+    setting: Option<Setting>,
 }
 
 /// A value in canonical text. A hexadecimal number stays one, because
@@ -190,7 +234,8 @@ fn axis(key: &At<String>, values: &At<OneOrMany<Scalar>>, axes: &mut Axes, check
         return;
     }
     axes.list.push(Axis { name: name.clone(), values: Vec::new(), labels: Default::default() });
-    axes.places.push(Places { values: Vec::new(), whole });
+    let places = Places { key: key.span.clone(), values: Vec::new(), settings: Vec::new(), whole };
+    axes.places.push(places);
     let at = axes.list.len() - 1;
     for item in items {
         match axis_value(&name, &item, check) {
@@ -206,7 +251,8 @@ fn example(axis: &str, check: &Check) -> String {
     let arch = || check.ctx.archs.first().map_or("", |a| &a.name);
     match axis {
         ARCH => format!("[\"{}\"]", arch()),
-        VCPUS => "[2, 4]".to_owned(),
+        "vcpus" => "[2, 4]".to_owned(),
+        "memory" => "[\"512M\", \"1G\"]".to_owned(),
         "NR_CPUS" => "[512, 4096]".to_owned(),
         _ => "[\"n\", \"y\"]".to_owned(),
     }
@@ -214,18 +260,17 @@ fn example(axis: &str, check: &Check) -> String {
 
 /// Whether `key` can name an axis; notes a fault otherwise.
 fn axis_name(key: &At<String>, check: &mut Check) -> bool {
-    let ok = [ARCH, VCPUS].contains(&key.as_str()) || is_symbol(key);
+    let ok = Means::of(key).is_some();
     if !ok {
+        let message = format!("`{}` cannot be an axis", key.escape_debug());
         let upper = key.to_uppercase();
-        let help = match closest(key, [ARCH, VCPUS]) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None if is_symbol(&upper) => format!("did you mean `{upper}`?"),
-            None => "for example NR_CPUS, OFFSTACK, HZ_100".to_owned(),
+        let help = match Means::of(&upper) {
+            Some(Means::Symbol) => format!("did you mean `{upper}`?"),
+            _ => format!(
+                "`arch`, `rev`, `patches`, a key of [boot] ({}), a Kconfig symbol such as NR_CPUS, a kernel parameter such as \"rcuscale.nwriters\", or a name of lower-case letters for {{name}} in a benchmark's args",
+                quoted(Means::BOOT)
+            ),
         };
-        let message = format!(
-            "`{}` cannot be an axis: neither `arch` nor `vcpus` nor a Kconfig symbol",
-            key.escape_debug()
-        );
         check.fault(&key.span, message, help);
     }
     ok
@@ -233,18 +278,42 @@ fn axis_name(key: &At<String>, check: &mut Check) -> bool {
 
 /// Whether `name` has the form of a Kconfig symbol.
 pub(super) fn is_symbol(name: &str) -> bool {
-    let name = name.strip_prefix("CONFIG_").unwrap_or(name);
-    name.starts_with(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    Means::of(name) == Some(Means::Symbol)
 }
 
-/// A value of an axis in canonical text; a fault where it is impossible.
-fn axis_value(axis: &str, at: &At<Scalar>, check: &mut Check) -> Option<String> {
+/// A value of an axis; a fault where it is impossible.
+fn axis_value(axis: &str, at: &At<Scalar>, check: &mut Check) -> Option<Value> {
     let text = text_of(at, check.text);
-    match axis {
-        ARCH => arch_value(text, at, check),
-        VCPUS => limited(axis, &text, at, 1..=MAX_NR_CPUS, check),
-        _ => symbol_value(axis, at, check),
+    let plain = |text| Value { text, setting: None };
+    let set = |setting| Value { text: text.clone(), setting: Some(setting) };
+    match Means::of(axis)? {
+        Means::Arch => arch_value(text, at, check).map(plain),
+        Means::Symbol => symbol_value(axis, at, check).map(plain),
+        Means::Boot => super::boot::setting(axis, &text, &at.span, check).map(set),
+        Means::Rev => {
+            let at = At { value: text.clone(), span: at.span.clone() };
+            super::revision("rev", &at, check).map(|rev| set(Setting::Rev(rev)))
+        }
+        Means::Patches => {
+            let at = At { value: text.clone(), span: at.span.clone() };
+            super::kernel::patches(&at, check).map(|files| set(Setting::Patches(files)))
+        }
+        Means::KernelParameter => {
+            let word = !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() && c != '"');
+            if !word {
+                let message = format!("`{axis}` cannot be `{}`", text.escape_debug());
+                check.fault(
+                    &at.span,
+                    message,
+                    "a word without blanks or quotes: it stands on the kernel's command line",
+                );
+            }
+            word.then(|| set(Setting::KernelParameter(axis.to_owned(), text.clone())))
+        }
+        Means::Placeholder => {
+            let line = At { value: text.clone(), span: at.span.clone() };
+            check.line(axis, &line).then(|| set(Setting::Placeholder(axis.to_owned(), text.clone())))
+        }
     }
 }
 
@@ -258,7 +327,7 @@ fn arch_value(text: String, at: &At<Scalar>, check: &mut Check) -> Option<String
     None
 }
 
-fn limited(
+pub(super) fn limited(
     name: &str,
     text: &str,
     at: &At<Scalar>,
@@ -400,7 +469,7 @@ fn included(raw: &At<Map<Scalar>>, axes: &mut Axes, check: &mut Check) -> Option
         named[axis] = true;
         let name = axes.list[axis].name.clone();
         if let Some(value) = axis_value(&name, at, check) {
-            coord[axis] = match axes.value(axis, &value) {
+            coord[axis] = match axes.value(axis, &value.text) {
                 Some(there) => Some(there),
                 None => axes.push(axis, value, at.span.clone(), check),
             };

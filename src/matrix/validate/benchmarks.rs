@@ -15,8 +15,8 @@ use crate::matrix::raw::{At, RawBenchmark, RawMetric};
 use crate::matrix::read::ROOT;
 use crate::model::{Benchmark, Metric};
 
-/// First parts of the sizes' names; no benchmark can have them.
-const SIZES: [&str; 2] = ["vmlinux", "image"];
+/// First parts of the names of metrics that no benchmark gives; none can have them.
+const OWN_METRICS: [&str; 4] = ["vmlinux", "image", "boot", "stack"];
 
 /// The benchmarks that could be read.
 #[derive(Default)]
@@ -72,12 +72,12 @@ fn name(raw: &RawBenchmark, span: &Range<usize>, check: &mut Check) -> Option<At
         }
         return raw.builtin.clone();
     };
-    if !is_name(name, "_-") || SIZES.contains(&name.as_str()) {
+    if !is_name(name, "_-") || OWN_METRICS.contains(&name.as_str()) {
         let message = format!("`name` of a benchmark cannot be `{}`", name.escape_debug());
         check.fault(
             &name.span,
             message,
-            "letters, digits, `_` and `-`, neither `vmlinux` nor `image`: name = \"mybench\"",
+            "letters, digits, `_` and `-`, not `vmlinux`, `image`, `boot` or `stack`: name = \"mybench\"",
         );
         return None;
     }

@@ -1,6 +1,6 @@
 //! `[kernel]`: how each kernel is configured and built.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
@@ -34,6 +34,46 @@ pub(super) fn kernel(raw: Option<At<RawKernel>>, axes: &Axes, check: &mut Check)
         make: raw.make.iter().map(|at| variable(at, check)).collect(),
     };
     (kernel, set)
+}
+
+/// What a value of the axis `patches` adds: nothing, a file, or a folder's
+/// patches in the order of its `series` file, else of their names.
+pub(super) fn patches(at: &At<String>, check: &mut Check) -> Option<Vec<PathBuf>> {
+    if at.value == "none" {
+        return Some(Vec::new());
+    }
+    let before = check.faults.len();
+    let path = check.path("patch", at, Path::exists);
+    if check.faults.len() > before {
+        return None;
+    }
+    if !path.is_dir() {
+        return Some(vec![path]);
+    }
+    let files = in_folder(&path).unwrap_or_default();
+    if files.is_empty() {
+        let message = format!("folder `{}` holds no patches", at.value);
+        check.fault(
+            &at.span,
+            message,
+            "it needs files that end in .patch, or a `series` file that names them",
+        );
+        return None;
+    }
+    Some(files)
+}
+
+fn in_folder(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+    if let Ok(series) = std::fs::read_to_string(dir.join("series")) {
+        let names = series.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
+        // A name that leaves the folder is left out, and then missed.
+        return Ok(names.filter(|n| !n.contains('/')).map(|n| dir.join(n)).collect());
+    }
+    let entries = std::fs::read_dir(dir)?.collect::<Result<Vec<_>, _>>()?;
+    let paths = entries.into_iter().map(|e| e.path());
+    let mut files: Vec<_> = paths.filter(|p| p.extension().is_some_and(|e| e == "patch")).collect();
+    files.sort();
+    Ok(files)
 }
 
 /// Whether `text` means a file rather than a name.

@@ -12,6 +12,8 @@ use crate::model::{Cell, Derived, Layout, ListColumn, Statistic, TableSpec};
 
 const SIZES: [&str; 6] =
     ["vmlinux.file", "vmlinux.stripped", "vmlinux.text", "vmlinux.data", "vmlinux.bss", "image.file"];
+/// Stages of a boot.
+const STAGES: [&str; 5] = ["boot.kernel", "boot.init", "boot.online", "boot.result", "boot.uptime"];
 /// Size of a section: its name follows.
 const SECTION: &str = "vmlinux.section.";
 
@@ -34,6 +36,7 @@ pub(super) fn tables(
 ) -> Vec<TableSpec> {
     let mut metrics: Vec<String> = SIZES.map(str::to_owned).to_vec();
     metrics.push(format!("{SECTION}NAME"));
+    metrics.extend(STAGES.map(str::to_owned));
     metrics.extend(benchmarks.metrics());
     let scope = Scope { axes, cells, benchmarks, metrics, title: name };
     raw.into_iter().filter_map(|raw| table(raw, &scope, check)).collect()

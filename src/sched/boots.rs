@@ -1,0 +1,286 @@
+//! Boots of a run: guests made ready, started, listened to and judged.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Context;
+use fs_err as fs;
+
+use super::host;
+use super::plan::Target;
+use super::run::Runner;
+use crate::boot::guest::{self, GuestFiles};
+use crate::boot::machine::{Host, Kvm, Machine};
+use crate::boot::session::Session;
+use crate::boot::verdict::{self, Expected, Report};
+use crate::boot::{compiled, kvm};
+use crate::cache::write_whole;
+use crate::event::{Event, Job};
+use crate::kernel::build::Built;
+use crate::model::{Accel, Benchmark, Boot, Cell, Failure, Firmware, Online, Sample, Stage};
+use crate::store::Record;
+
+/// What the guests of an architecture boot with, and on.
+#[derive(Debug, Clone)]
+pub(super) struct Guest {
+    files: GuestFiles,
+    firmware: Option<PathBuf>,
+    host: Host,
+}
+
+/// One boot of a cell.
+struct Attempt<'a> {
+    cell: &'a Cell,
+    number: u32,
+    built: &'a Built,
+    boot: &'a Boot,
+    benchmarks: &'a [Benchmark],
+    machine: &'a Machine,
+    dir: &'a Path,
+    job: Job,
+    began: Instant,
+}
+
+impl Runner<'_> {
+    pub(super) async fn guests(&self) -> anyhow::Result<()> {
+        for (name, target) in &self.targets {
+            let job = Job::Guest(name.clone());
+            let began = Instant::now();
+            self.tell(Event::Started(job.clone()));
+            let made = self.guest(target).await;
+            if self.stopped() {
+                return Ok(());
+            }
+            match made {
+                Ok(guest) => {
+                    let summary = guest.files.packages.join(" ");
+                    self.tell(Event::Finished { job, took: began.elapsed(), summary });
+                    self.state.borrow_mut().guests.insert(name.clone(), guest);
+                }
+                Err(error) => {
+                    let failure = Failure::new(Stage::Boot, "no guest", error);
+                    let cells: Vec<_> =
+                        self.matrix.cells.iter().filter(|c| c.arch == *name).cloned().collect();
+                    self.fail(job, &cells, failure)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn guest(&self, target: &Target) -> anyhow::Result<Guest> {
+        let Target { arch, tools, .. } = target;
+        let (refresh, cache, stop) = (self.options.refresh, self.cache, self.stop);
+        let files = guest::gather(arch, tools, &self.matrix.benchmarks, refresh, cache, stop).await?;
+        let dir = self.state.borrow().dir.path().join("guest");
+        fs::create_dir_all(&dir)?;
+        fs::write(dir.join(format!("{}.packages", arch.name)), files.packages.join("\n"))?;
+        let boots: Vec<Boot> = self
+            .matrix
+            .cells
+            .iter()
+            .filter(|c| c.arch == arch.name)
+            .map(|c| self.matrix.boot_of(c))
+            .collect();
+        let may_use_kvm = boots.iter().any(|b| matches!(b.accel, Accel::Auto | Accel::Kvm));
+        let kvm = if may_use_kvm { kvm::probe(arch, tools, cache, stop).await } else { Kvm::Foreign };
+        let host = Host { cores: host::cores(), kvm };
+        let machine = |boot| Machine::choose(arch, boot, &host, 1);
+        let mut firmware = None;
+        if boots.iter().map(machine).any(|m| m.firmware == Firmware::Matrix) {
+            firmware = compiled::firmware(arch, tools, cache, stop).await?;
+        }
+        if let Some(firmware) = &mut firmware {
+            let kept = dir.join(format!("{}-firmware.elf", arch.name));
+            fs::copy(&firmware, &kept)?;
+            *firmware = kept;
+        }
+        Ok(Guest { files, firmware, host })
+    }
+
+    /// The initramfs with these benchmarks, made once for all boots that have them.
+    fn initramfs(
+        &self,
+        arch: &str,
+        guest: &Guest,
+        benchmarks: &[Benchmark],
+        online: Online,
+    ) -> anyhow::Result<PathBuf> {
+        let staged = online == Online::Staged;
+        let file = self
+            .state
+            .borrow()
+            .dir
+            .path()
+            .join("guest")
+            .join(guest::initramfs_name(arch, benchmarks, staged));
+        if !file.exists() {
+            write_whole(&file, &guest.files.clone().initramfs(benchmarks, staged)?)?;
+        }
+        Ok(file)
+    }
+
+    /// Boots a cell, once its kernel is there; what goes wrong is recorded.
+    pub(super) async fn boot(&self, cell: &Cell, number: u32) -> anyhow::Result<()> {
+        let (built, guest) = {
+            let state = self.state.borrow();
+            let kernel = state.kernels.get(&cell.id);
+            match (kernel, state.guests.get(&cell.arch)) {
+                (Some((built, _)), Some(guest)) => (built.clone(), guest.clone()),
+                _ => return Ok(()),
+            }
+        };
+        let alone = if self.counts(cell) { None } else { Some(self.machine.write().await) };
+        let _shared = if alone.is_none() { Some(self.machine.read().await) } else { None };
+        if self.stopped() {
+            return Ok(());
+        }
+        let arch = &self.targets[&cell.arch].arch;
+        let (boot, benchmarks) = (self.matrix.boot_of(cell), self.matrix.benchmarks_of(cell));
+        let machine = Machine::choose(arch, &boot, &guest.host, number);
+        let dir = self.cell_dir(&cell.id)?.join(format!("boot-{number}"));
+        let job = Job::Boot(cell.id.clone(), number);
+        let session = Session {
+            arch,
+            boot: &boot,
+            image: &built.image(),
+            initramfs: &self.initramfs(&arch.name, &guest, &benchmarks, machine.online)?,
+            machine: &machine,
+            firmware: machine.firmware_file(guest.firmware.as_deref()),
+            benchmarks: &benchmarks,
+            dir: &dir,
+        };
+        let began = Instant::now();
+        self.tell(Event::Started(job.clone()));
+        for reason in &machine.reasons {
+            self.tell(Event::Step(job.clone(), reason.clone()));
+        }
+        let step = |text| self.tell(Event::Step(job.clone(), text));
+        let report = match cannot(&machine, &guest.host) {
+            Some(why) => Err(anyhow::anyhow!(why)),
+            None => session.run(self.stop, step).await.with_context(|| format!("{job}")),
+        };
+        if self.stopped() {
+            return Ok(());
+        }
+        let attempt = Attempt {
+            cell,
+            number,
+            built: &built,
+            boot: &boot,
+            benchmarks: &benchmarks,
+            machine: &machine,
+            dir: &dir,
+            job,
+            began,
+        };
+        match report {
+            Ok(report) => self.judge(attempt, &report),
+            Err(error) => {
+                let failure =
+                    Failure { boot: Some(number), ..Failure::new(Stage::Boot, "not started", error) };
+                self.fail(attempt.job, std::slice::from_ref(cell), failure)
+            }
+        }
+    }
+
+    fn judge(&self, attempt: Attempt<'_>, report: &Report) -> anyhow::Result<()> {
+        let expected = self.expected(&attempt);
+        let Attempt { cell, number, benchmarks, machine, dir, job, began, .. } = attempt;
+        let fault = verdict::fault(report, &expected, benchmarks);
+        keep_boot_evidence(dir, machine, report, fault.as_ref())?;
+        let evidence = self.shown(dir);
+        let told = |detail: String| format!("{detail}; evidence: {evidence}");
+        if let Some((what, detail)) = fault {
+            let failure = Failure {
+                stage: Stage::Boot,
+                what,
+                detail: told(detail),
+                boot: Some(number),
+                benchmark: None,
+            };
+            return self.fail(job, std::slice::from_ref(cell), failure);
+        }
+        let (mut samples, failures) = verdict::samples(report, &cell.id, number, machine.kind(), benchmarks);
+        let summary = summary(&samples);
+        samples.extend(verdict::stages(report, &cell.id, number, machine.kind()));
+        self.record(&samples.into_iter().map(Record::Sample).collect::<Vec<_>>())?;
+        let failed = !failures.is_empty();
+        for failure in failures {
+            let failure = Failure { detail: told(failure.detail), ..failure };
+            self.fail(job.clone(), std::slice::from_ref(cell), failure)?;
+        }
+        if !failed {
+            self.tell(Event::Finished { job, took: began.elapsed(), summary });
+        }
+        Ok(())
+    }
+
+    /// What the guest must show to be the one that was asked for.
+    fn expected(&self, attempt: &Attempt<'_>) -> Expected {
+        let Attempt { cell, built, boot, .. } = attempt;
+        let state = self.state.borrow();
+        let config = state.kernels.get(&cell.id).map(|(_, config)| config);
+        Expected {
+            release: built.info.release.clone(),
+            build_id: built.info.build_id.clone(),
+            nr_cpus: config.and_then(|c| c.get("NR_CPUS")).and_then(|n| n.parse().ok()),
+            vcpus: boot.vcpus,
+        }
+    }
+}
+
+/// Why a machine that the user asked for cannot be had on this host.
+fn cannot(machine: &Machine, host: &Host) -> Option<String> {
+    match (&host.kvm, machine.accel) {
+        (Kvm::Foreign, Accel::Kvm) => {
+            let host = std::env::consts::ARCH;
+            Some(format!(
+                "accel kvm runs guests of the host's architecture, which is {host}; accel = \"auto\" emulates others"
+            ))
+        }
+        (Kvm::Broken(why), Accel::Kvm) => Some(format!("accel kvm does not work on this host: {why}")),
+        _ => None,
+    }
+}
+
+fn keep_boot_evidence(
+    dir: &Path,
+    machine: &Machine,
+    report: &Report,
+    fault: Option<&(String, String)>,
+) -> anyhow::Result<()> {
+    let runs: Vec<_> = report
+        .runs
+        .iter()
+        .map(|run| {
+            let end = run.end.as_ref();
+            serde_json::json!({
+                "benchmark": run.bench,
+                "iteration": run.iteration,
+                "output": run.lines,
+                "end": end.map(|(how, _)| format!("{how:?}")),
+                "guest_seconds": end.map(|(_, wall)| wall.as_secs_f64()),
+            })
+        })
+        .collect();
+    let evidence = serde_json::json!({
+        "machine": machine,
+        "guest": report.facts.of_guest,
+        "qemu": report.ended.map(|e| e.to_string()),
+        "fault": fault.map(|(what, detail)| format!("{what}: {detail}")),
+        "runs": runs,
+    });
+    Ok(write_whole(&dir.join("boot.json"), &serde_json::to_vec_pretty(&evidence)?)?)
+}
+
+/// `hackbench.time 0.512 0.498 s`
+fn summary(samples: &[Sample]) -> String {
+    let mut metrics: indexmap::IndexMap<(&str, &str), Vec<String>> = indexmap::IndexMap::new();
+    for sample in samples {
+        metrics.entry((&sample.metric, &sample.unit)).or_default().push(sample.value.to_string());
+    }
+    let texts =
+        metrics.into_iter().map(|((metric, unit), values)| format!("{metric} {} {unit}", values.join(" ")));
+    texts.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,201 @@
+//! Kernels of a run: configured all at once, compiled one after another.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use fs_err as fs;
+
+use super::plan::{self, Plan, PlannedBuild, State};
+use super::run::Runner;
+use crate::cache::Lock;
+use crate::event::{Event, Job};
+use crate::kernel::build::{self, Built};
+use crate::kernel::config::Configured;
+use crate::kernel::{KernelBuild, kconfig};
+use crate::model::{Cell, CellId, Direction, Kind, Sample};
+use crate::store::Record;
+
+/// A kernel that is configured and waits for being compiled; nobody else may.
+pub(super) struct Ready {
+    configured: Configured,
+    fingerprint: String,
+    _lock: Lock,
+}
+
+impl Runner<'_> {
+    /// Verifies the configuration of every kernel that is not there, and keeps
+    /// others from building the same ones meanwhile.
+    pub(super) async fn configure_all(&self, plan: &Plan) -> anyhow::Result<Vec<Option<Ready>>> {
+        let mut order: Vec<(String, usize)> = Vec::new();
+        for (index, planned) in plan.builds.iter().enumerate() {
+            if let (State::Dirty(_), Some(build)) = (&planned.state, &planned.build) {
+                order.push((build.inputs()?.fingerprint(), index));
+            }
+        }
+        // All runs lock in the same order, so that none waits for another in a circle.
+        order.sort();
+        let mut locks: BTreeMap<usize, (String, Lock)> = BTreeMap::new();
+        for (fingerprint, index) in order {
+            let lock = match self.cache.lock("builds", &fingerprint, &self.stop.graceful).await {
+                Err(_) if self.stopped() => return Ok(plan.builds.iter().map(|_| None).collect()),
+                lock => lock?,
+            };
+            locks.insert(index, (fingerprint, lock));
+        }
+        let mut ready = Vec::new();
+        for (index, planned) in plan.builds.iter().enumerate() {
+            ready.push(match locks.remove(&index) {
+                Some((fingerprint, lock)) => self.configure(planned, fingerprint, lock).await?,
+                None => None,
+            });
+        }
+        Ok(ready)
+    }
+
+    async fn configure(
+        &self,
+        planned: &PlannedBuild,
+        fingerprint: String,
+        lock: Lock,
+    ) -> anyhow::Result<Option<Ready>> {
+        let Some(build) = &planned.build else { return Ok(None) };
+        if self.stopped() || KernelBuild::find(self.cache, &fingerprint).is_some() {
+            return Ok(None);
+        }
+        let job = Job::Build(planned.name().clone());
+        self.tell(Event::Step(job.clone(), "configure".to_owned()));
+        match build::configure(build, &fingerprint, self.cache, self.stop).await {
+            Ok(configured) => Ok(Some(Ready { configured, fingerprint, _lock: lock })),
+            Err(_) if self.stopped() => Ok(None),
+            Err(failure) => {
+                self.fail(job, &planned.cells, failure)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Sees to it that a kernel is there, and records its sizes.
+    pub(super) async fn kernel(&self, planned: &PlannedBuild, ready: Option<Ready>) -> anyhow::Result<()> {
+        let built = match (&planned.state, &planned.build, ready) {
+            (State::Fresh(built), ..) => Some((**built).clone()),
+            (_, Some(build), Some(ready)) => self.compile(planned, build, ready).await?,
+            // Another run built it while this one waited for the lock, or its configuration failed.
+            (_, Some(build), None) => {
+                let found = KernelBuild::find(self.cache, &build.inputs()?.fingerprint());
+                self.state.borrow_mut().summary.fresh += usize::from(found.is_some());
+                found
+            }
+            _ => None,
+        };
+        let Some(built) = built else { return Ok(()) };
+        let config = kconfig::parse(&fs::read_to_string(built.dir.join("config"))?);
+        for cell in &planned.cells {
+            self.state.borrow_mut().kernels.insert(cell.id.clone(), (built.clone(), config.clone()));
+            self.keep_build_evidence(cell, &built)?;
+            self.cache.remember(&plan::memory_key(self.matrix, &cell.id), &built.info.inputs)?;
+            self.record(&sizes(&cell.id, &built).into_iter().map(Record::Sample).collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+
+    async fn compile(
+        &self,
+        planned: &PlannedBuild,
+        build: &KernelBuild,
+        ready: Ready,
+    ) -> anyhow::Result<Option<Built>> {
+        let job = Job::Build(planned.name().clone());
+        let began = Instant::now();
+        self.tell(Event::Started(job.clone()));
+        let total = self.state.borrow().kernels.values().map(|(built, _)| built.info.steps).max();
+        let progress = |done| self.tell(Event::Progress { job: job.clone(), done, total });
+        let result =
+            build::compile(build, &ready.configured, self.options.jobs, self.cache, self.stop, progress)
+                .await;
+        match result {
+            Ok(built) => {
+                self.state.borrow_mut().summary.built += 1;
+                let summary = format!("vmlinux {} bytes", built.info.sizes.file);
+                self.tell(Event::Finished { job, took: began.elapsed(), summary });
+                Ok(Some(built))
+            }
+            Err(_) if self.stopped() => Ok(None),
+            Err(mut failure) => {
+                let log = build::log_path(self.cache, &ready.fingerprint)?;
+                for cell in planned.cells.iter().filter(|_| log.exists()) {
+                    let kept = self.cell_dir(&cell.id)?.join("build.log");
+                    fs::copy(&log, &kept)?;
+                    let evidence = self.shown(&kept);
+                    failure.detail = failure.detail.replace(&*log.to_string_lossy(), &evidence);
+                }
+                self.fail(job, &planned.cells, failure)?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn keep_build_evidence(&self, cell: &Cell, built: &Built) -> anyhow::Result<()> {
+        let dir = self.cell_dir(&cell.id)?;
+        for name in ["config", "build.log", "build.json"] {
+            fs::copy(built.dir.join(name), dir.join(name))?;
+        }
+        let state = self.state.borrow();
+        let config = |cell: &Cell| state.kernels.get(&cell.id).map(|(_, config)| config);
+        if let Some((axis, sibling)) = self.sibling(cell, |c| config(c).is_some()) {
+            if let (Some(before), Some(after)) = (config(sibling), config(cell)) {
+                let diff = kconfig::diff(before, after);
+                fs::write(
+                    dir.join("config.diff"),
+                    format!("# {axis}: {} -> {}\n{diff}", sibling.id, cell.id),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first configured cell before this one that differs on one axis alone.
+    fn sibling<'c>(
+        &'c self,
+        cell: &'c Cell,
+        configured: impl Fn(&Cell) -> bool,
+    ) -> Option<(&'c str, &'c Cell)> {
+        let earlier = self.matrix.cells.iter().take_while(|c| c.id != cell.id);
+        earlier.filter(|c| configured(c)).find_map(|other| {
+            let mut differing =
+                cell.coords.iter().filter(|(axis, value)| other.coords.get(*axis) != Some(value));
+            match (differing.next(), differing.next()) {
+                (Some((axis, _)), None) => Some((axis.as_str(), other)),
+                _ => None,
+            }
+        })
+    }
+}
+
+/// Sizes of a kernel as samples of a cell.
+fn sizes(cell: &CellId, built: &Built) -> Vec<Sample> {
+    let info = &built.info;
+    let of_vmlinux = [
+        ("file", info.sizes.file),
+        ("stripped", info.stripped),
+        ("text", info.sizes.text),
+        ("data", info.sizes.data),
+        ("bss", info.sizes.bss),
+    ];
+    let named = of_vmlinux.into_iter().map(|(name, value)| (format!("vmlinux.{name}"), value));
+    let sections =
+        info.sizes.sections.iter().map(|(name, value)| (format!("vmlinux.section.{name}"), *value));
+    named
+        .chain(sections)
+        .chain([("image.file".to_owned(), info.image)])
+        .map(|(metric, bytes)| Sample {
+            cell: cell.clone(),
+            metric,
+            value: bytes as f64,
+            unit: "bytes".to_owned(),
+            better: Direction::Lower,
+            kind: Kind::Exact,
+            boot: None,
+            iteration: None,
+        })
+        .collect()
+}
