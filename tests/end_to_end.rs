@@ -310,6 +310,67 @@ fn boots_come_as_soon_as_they_can_and_then_in_rounds() {
     assert!(lab.path("run/cells/riscv64-NR_CPUS=64-STAND_IN_QEMU=good/boot-2/boot.json").exists());
 }
 
+/// The first guest ends well only if the second kernel's `make` begins meanwhile.
+#[test]
+fn boots_that_count_instructions_overlap_builds() {
+    let values = ["beside-make", "good"];
+    let lab = Lab::new(&column("STAND_IN_QEMU", &values, "timing = \"instructions\""));
+    let done = lab.run().code(0);
+    contains(&done.stdout, &["emulated instruction count"]);
+    let lab = Lab::new(&column("STAND_IN_QEMU", &values, ""));
+    let done = lab.run().code(1);
+    assert_eq!(rows(&done.stdout, "time")[0], "beside-make/s FAILED(qemu failed)");
+}
+
+// --- axes beside symbols ---
+
+/// A matrix of one kernel whose cells differ in other ways.
+fn varied(axes: &str, boot: &str, args: &str, rows: &str) -> String {
+    column("STAND_IN_QEMU", &["good"], boot)
+        .replace("STAND_IN_QEMU = [\"good\"]", axes)
+        .replace("command = \"messages\"", &format!("command = \"messages {args}\""))
+        .replace("rows = \"STAND_IN_QEMU\"", &format!("rows = \"{rows}\""))
+}
+
+#[test]
+fn parameters_reach_the_guest_and_one_kernel_serves_all() {
+    let axes = "\"rcuscale.nwriters\" = [1, 2]\ngroups = [3, 5]\nvcpus = [1, 2]";
+    let lab = Lab::new(
+        &varied(axes, "", "-g {groups}", "groups").replace("vcpus = 2\n", "cmdline = \"g={groups}\"\n"),
+    );
+    let done = lab.run().code(0).says(&["1 built, 0 from the cache"]);
+    contains(&done.stdout, &["rcuscale.nwriters 2, vcpus 1"]);
+    let cell = "run/cells/riscv64-NR_CPUS=64-rcuscale.nwriters=2-groups=5-vcpus=1/boot-1/qemu.sh";
+    contains(&lab.read(cell), &["-smp 1 ", " g=5 rcuscale.nwriters=2'"]);
+    let guests = std::fs::read_dir(lab.path("run/guest")).unwrap().map(|e| e.unwrap().path());
+    let guests: Vec<_> = guests.filter(|p| p.extension().is_some_and(|e| e == "cpio")).collect();
+    assert_eq!(guests.len(), 2, "one for each number of groups: {guests:?}");
+    let job = |n: &str| {
+        guests
+            .iter()
+            .any(|p| std::fs::read(p).unwrap().windows(6).any(|w| w == format!("arg {n}\n").as_bytes()))
+    };
+    assert!(job("3") && job("5"));
+}
+
+#[test]
+fn a_patch_that_does_not_apply_fails_its_cells_alone() {
+    let axes = "patches = [\"none\", \"good.patch\", \"bad.patch\"]";
+    let lab = Lab::new(&varied(axes, "", "", "patches"));
+    lab.write("linux/notes", "one\ntwo\n");
+    let patch = |from: &str| format!("--- a/notes\n+++ b/notes\n@@ -1,2 +1,2 @@\n-{from}\n+1\n two\n");
+    lab.write("good.patch", &patch("one"));
+    lab.write("bad.patch", &patch("eleven"));
+    let done = lab.run().code(1).says(&[
+        "source source + bad.patch: FAILED (source, patch)",
+        "Hunk #1 FAILED at 1",
+        "2 built, 0 from the cache, 1 failed: riscv64-NR_CPUS=64-patches=bad.patch",
+    ]);
+    let size = rows(&done.stdout, "size");
+    assert_eq!(size[2], "bad.patch FAILED(patch)");
+    assert_eq!(lab.read("linux/notes"), "one\ntwo\n", "the user's tree is not touched");
+}
+
 // --- plans ---
 
 #[test]

@@ -117,7 +117,7 @@ fn counted_instructions_repeat(cache: &Path, first: &matrix::model::Results) {
 
 /// 64 vCPUs on whatever this machine has, counted by the guest itself.
 fn many_processors_come_online(cache: &Path) {
-    let changes = [("vcpus = 4", "vcpus = 64"), ("accel = \"icount\"", "online = \"staged\"")];
+    let changes = [("vcpus = 4", "vcpus = 64"), ("timing = \"instructions\"", "online = \"staged\"")];
     let run = fresh("many");
     let file = changed_smoke("many", &changes);
     let args = ["run", file.to_str().unwrap(), "--only", "arch=riscv64", "--output", run.to_str().unwrap()];

@@ -60,7 +60,8 @@ pub async fn probe(
     cache: &Cache,
     stop: &Stop,
 ) -> anyhow::Result<PathBuf> {
-    let address = format!("-Wl,-Ttext={},--build-id=none", facts.address);
+    // -N leaves out the headers: the machine enters at the lowest address.
+    let address = format!("-Wl,-N,-Ttext={},--build-id=none", facts.address);
     let args = ["-nostdlib", "-static", &address, &facts.probe].map(str::to_owned).to_vec();
     compile("kvm", args, arch, tools, cache, stop).await.context("compiling the trial guest")
 }

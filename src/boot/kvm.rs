@@ -32,7 +32,7 @@ pub async fn probe(arch: &Arch, tools: &Tools, cache: &Cache, stop: &Stop) -> Kv
         Ok(payload) => payload,
         Err(error) => return Kvm::Broken(format!("{error:#}")),
     };
-    match trial(arch, Accel::Kvm, &payload, stop).await {
+    match trial(arch, Accel::Kvm, &payload, LIMIT, stop).await {
         Ok(()) => Kvm::Works,
         Err(why) => Kvm::Broken(why),
     }
@@ -41,8 +41,14 @@ pub async fn probe(arch: &Arch, tools: &Tools, cache: &Cache, stop: &Stop) -> Kv
 /// Runs the guest `payload`, which powers off at once.
 ///
 /// # Errors
-/// It did not, and what happened instead.
-pub async fn trial(arch: &Arch, accel: Accel, payload: &Path, stop: &Stop) -> Result<(), String> {
+/// It did not within `limit`, and what happened instead.
+pub async fn trial(
+    arch: &Arch,
+    accel: Accel,
+    payload: &Path,
+    limit: Duration,
+    stop: &Stop,
+) -> Result<(), String> {
     let mut spec = Spec::new(&arch.qemu.program);
     for (name, value) in argv::processor(arch, accel) {
         spec = spec.arg(name).arg(value);
@@ -52,7 +58,7 @@ pub async fn trial(arch: &Arch, accel: Accel, payload: &Path, stop: &Stop) -> Re
         .args(["-accel", name, "-m", "128M", "-display", "none", "-monitor", "none", "-serial", "none"])
         .args(["-nodefaults", "-no-user-config", "-no-reboot", "-kernel"])
         .arg(payload);
-    let limits = Limits { deadline: Some(LIMIT), grace: Duration::from_secs(1), ..Limits::default() };
+    let limits = Limits { deadline: Some(limit), grace: Duration::from_secs(1), ..Limits::default() };
     let mut said = String::new();
     let exit = process::run(&spec, &limits, stop, |stream, line| {
         if stream == Stream::Stderr {
@@ -62,7 +68,7 @@ pub async fn trial(arch: &Arch, accel: Accel, payload: &Path, stop: &Stop) -> Re
     });
     match exit.await.map_err(|error| error.to_string())?.status {
         Ended::Code(0) => Ok(()),
-        Ended::Deadline => Err(format!("its trial guest hung for {} s{said}", LIMIT.as_secs())),
+        Ended::Deadline => Err(format!("its trial guest hung for {limit:?}{said}")),
         ended => Err(format!("its trial guest did not run, QEMU ended with {ended}{said}")),
     }
 }

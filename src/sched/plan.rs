@@ -134,9 +134,9 @@ pub fn make(
     trees: &Trees,
     cache: &Cache,
 ) -> anyhow::Result<Plan> {
-    let mut groups: IndexMap<(&str, &BTreeMap<String, String>, Origin), Vec<Cell>> = IndexMap::new();
+    let mut groups: IndexMap<_, Vec<Cell>> = IndexMap::new();
     for cell in &matrix.cells {
-        let kernel = (cell.arch.as_str(), &cell.config, matrix.source_of(cell));
+        let kernel = (&cell.arch, &cell.config, matrix.source_of(cell));
         groups.entry(kernel).or_default().push(cell.clone());
     }
     let builds = groups
