@@ -9,9 +9,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use matrix::boot::{compiled, kvm};
 use matrix::kernel::build::BuildInfo;
-use matrix::model::{BaseConfig, Fragment, Kernel, Source, Toolchain};
+use matrix::model::{Accel, BaseConfig, Fragment, Kernel, Kind, Source, Toolchain};
 use matrix::process::{self, Stop};
 use matrix::{arch, cache::Cache, kernel, store};
 
@@ -104,15 +107,34 @@ fn kernels_are_built_booted_and_measured() {
     faults_are_named(&cache);
 }
 
-/// Another boot of each kernel gives the same times to the last digit.
+/// Ten boots of one cell, while this process keeps every processor of the host
+/// busy, give the times of the first run to the last digit.
 fn counted_instructions_repeat(cache: &Path, first: &matrix::model::Results) {
     let run = fresh("repeat");
-    let out = matrix(cache, &["run", "matrices/smoke.toml", "--output", run.to_str().unwrap()]);
+    let file = changed_smoke("repeat", &[("[boot]\n", "[boot]\nboots = 10\n")]);
+    let args = ["run", file.to_str().unwrap(), "--only", "arch=riscv64", "--output", run.to_str().unwrap()];
+    let done = AtomicBool::new(false);
+    let out = std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| while !done.load(Ordering::Relaxed) {});
+        }
+        let out = matrix(cache, &args);
+        done.store(true, Ordering::Relaxed);
+        out
+    });
     assert_eq!(out.status.code(), Some(0));
-    let timed = |results: &matrix::model::Results| -> Vec<_> {
-        results.samples.iter().filter(|s| s.boot.is_some()).cloned().collect()
+    let results = store::load(&run).unwrap();
+    let cell = &results.matrix.cells[0].id;
+    let counted = |results: &matrix::model::Results, boot: u32| -> Vec<_> {
+        let of_boot = results.samples.iter().filter(|s| s.cell == *cell && s.boot == Some(boot));
+        let counted = of_boot.filter(|s| s.kind == Kind::EmulatedInstructions);
+        counted.map(|s| (s.metric.clone(), s.iteration, s.value)).collect()
     };
-    assert_eq!(timed(first), timed(&store::load(&run).unwrap()));
+    let expected = counted(first, 1);
+    assert_eq!(expected.iter().filter(|(metric, ..)| metric == "hackbench.time").count(), 3);
+    for boot in 1..=10 {
+        assert_eq!(counted(&results, boot), expected, "boot {boot}");
+    }
 }
 
 /// 64 vCPUs on whatever this machine has, counted by the guest itself.
@@ -180,6 +202,26 @@ fn faults_are_named(cache: &Path) {
         let out = matrix(cache, &args);
         assert_eq!(out.status.code(), Some(1), "{name}");
         assert!(text(&out.stdout).contains(&format!("FAILED({what})")), "{name}: {}", text(&out.stdout));
+    }
+}
+
+/// The guest that KVM is tried with powers off, on emulated processors too.
+#[tokio::test]
+#[ignore = "needs cross toolchains and emulators"]
+async fn the_trial_guest_powers_off() {
+    process::set_guard_program(MATRIX);
+    let (cache, stop) = (Cache::open(Some(room("cache"))).unwrap(), Stop::default());
+    for arch in arch::all().unwrap() {
+        let tools = kernel::toolchain::find(&Toolchain::Gcc { prefix: None }, &arch, &stop).await.unwrap();
+        let payload =
+            compiled::probe(arch.kvm.as_ref().unwrap(), &arch, &tools, &cache, &stop).await.unwrap();
+        let limit = Duration::from_secs(60);
+        assert_eq!(
+            kvm::trial(&arch, Accel::TcgSingle, &payload, limit, &stop).await,
+            Ok(()),
+            "{}",
+            arch.name
+        );
     }
 }
 
