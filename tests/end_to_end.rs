@@ -6,6 +6,7 @@
 mod common;
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{Lab, RUN};
@@ -185,6 +186,19 @@ fn a_good_run_prints_its_tables_and_keeps_the_evidence() {
     let records = lab.read("run/records.jsonl");
     assert_eq!(records.matches(r#""metric":"messages.time""#).count(), 8);
     assert_eq!(records.matches(r#""metric":"vmlinux.file""#).count(), 4);
+}
+
+/// Kernels whose rules had to be replaced too, from a run directory that has moved.
+#[test]
+fn a_cell_can_be_built_and_booted_without_this_program() {
+    let lab = Lab::new(SQUARE).env("STAND_IN_LOSE", "CPUMASK_OFFSTACK");
+    lab.run().code(0);
+    std::fs::rename(lab.path("run"), lab.path("moved")).unwrap();
+    let cell = format!("moved/cells/{}", CELLS[3]);
+    assert!(lab.path(&format!("{cell}/overlay/Kconfig")).exists());
+    lab.program(&format!("{cell}/reproduce.sh"), &[&lab.path("linux"), Path::new("my objects")], "elsewhere");
+    assert!(lab.path("elsewhere/my objects/vmlinux").exists());
+    assert_eq!(lab.read("elsewhere/results.txt"), lab.read(&format!("{cell}/boot-1/results.txt")));
 }
 
 #[test]

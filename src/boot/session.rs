@@ -96,18 +96,31 @@ impl Session<'_> {
         Ok(listener.report)
     }
 
-    /// The command that boots the same guest without this program.
+    /// The command that boots the same guest, or the kernel at `$KERNEL` in it,
+    /// without this program; the run directory may have moved.
     fn write_script(&self) -> anyhow::Result<()> {
-        let argv = self.command(Path::new("results.txt"));
+        let run = self.dir.ancestors().nth(3);
+        let word = |word: &String| match run.and_then(|run| Path::new(word).strip_prefix(run).ok()) {
+            Some(below) => format!("\"$run\"/{}", shell_words::quote(&below.to_string_lossy())),
+            None if Path::new(word) == self.image => format!("\"${{KERNEL:-{}}}\"", quotable(word)),
+            None => shell_words::quote(word).into_owned(),
+        };
+        let argv: Vec<String> = self.command(Path::new("results.txt")).iter().map(word).collect();
         let text = format!(
-            "#!/bin/sh\n# Boots this guest by hand; its results go to results.txt.\nexec {}\n",
-            shell_words::join(argv)
+            "#!/bin/sh\n# Boots this guest by hand, or the kernel at $KERNEL in it; its results go to\n\
+             # results.txt in the current folder.\nrun=$(cd \"$(dirname \"$0\")/../../..\" && pwd)\nexec {}\n",
+            argv.join(" ")
         );
         let path = self.dir.join("qemu.sh");
         fs::write(&path, text)?;
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
         Ok(())
     }
+}
+
+/// A text within double quotes of a shell.
+fn quotable(text: &str) -> String {
+    text.chars().flat_map(|c| "\\\"$`".contains(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
 /// Reads the results channel and looks for silence, for as long as it is let.

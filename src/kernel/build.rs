@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{self, Configured, Make, Request};
 use super::elf::{self, Sizes};
+use super::kconfig;
 use super::source::SourceTree;
 use super::toolchain::Tools;
 use crate::arch::Arch;
@@ -22,6 +23,8 @@ use crate::process::{self, Ended, Limits, Spec, Stop};
 const ROOM: &str = "builds";
 /// Raise it when the way of building changes what comes out.
 const RECIPE: &str = "1";
+/// Folder of an entry with the Kconfig files that replaced the tree's.
+pub const OVERLAY: &str = "overlay";
 const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -135,7 +138,8 @@ impl KernelBuild {
         let built = Built { dir, info };
         let size = |name: &str| fs::metadata(built.dir.join(name)).map(|m| m.len()).ok();
         let whole = size("vmlinux") == Some(built.info.sizes.file) && size("Image") == Some(built.info.image);
-        (whole && size("config").is_some()).then_some(built)
+        let overlaid = built.info.overridden.is_empty() || built.dir.join(OVERLAY).is_dir();
+        (whole && overlaid && size("config").is_some()).then_some(built)
     }
 
     fn variables(&self) -> Vec<String> {
@@ -294,6 +298,9 @@ async fn publish(
         fs::copy(objdir.join(from), out.join(to)).with_context(|| format!("make left no {from}"))?;
     }
     fs::copy(work.join("build.log"), out.join("build.log"))?;
+    if !configured.overridden.is_empty() {
+        keep_overlay(&objdir, &build.arch.kernel.arch, &out.join(OVERLAY))?;
+    }
     let facts = elf::read(&out.join("vmlinux"))?;
     let info = BuildInfo {
         release: fs::read_to_string(objdir.join("include/config/kernel.release"))?.trim().to_owned(),
@@ -313,6 +320,17 @@ async fn publish(
     let dir = cache.publish(&out, ROOM, &info.inputs.fingerprint())?;
     fs::remove_dir_all(work)?;
     Ok(Built { dir, info })
+}
+
+/// Keeps the Kconfig files that stood in for the tree's: without them nobody
+/// could build this kernel again.
+fn keep_overlay(objdir: &Path, arch: &str, to: &Path) -> anyhow::Result<()> {
+    for file in kconfig::files(objdir, arch)? {
+        let kept = to.join(&file);
+        fs::create_dir_all(kept.parent().unwrap_or(to))?;
+        fs::copy(objdir.join(&file), kept)?;
+    }
+    Ok(())
 }
 
 async fn stripped_size(tools: &Tools, vmlinux: &Path, stop: &Stop) -> anyhow::Result<u64> {

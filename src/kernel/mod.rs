@@ -7,6 +7,7 @@ pub mod build;
 pub mod config;
 pub mod elf;
 pub mod kconfig;
+pub mod reproduce;
 pub mod source;
 pub mod toolchain;
 

@@ -9,9 +9,13 @@ use crate::stats::Estimate;
 
 mod csv;
 mod footnotes;
+pub mod html;
 mod json;
+pub mod junit;
+pub mod kcidb;
 mod layout;
 mod markdown;
+pub mod plot;
 mod text;
 
 pub use layout::tables;

@@ -1,6 +1,7 @@
 //! Kernels of a run: configured all at once, compiled one after another.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
 use fs_err as fs;
@@ -11,7 +12,7 @@ use crate::cache::Lock;
 use crate::event::{Event, Job};
 use crate::kernel::build::{self, Built};
 use crate::kernel::config::Configured;
-use crate::kernel::{KernelBuild, kconfig};
+use crate::kernel::{KernelBuild, kconfig, reproduce};
 use crate::model::{Cell, CellId, Direction, Kind, Sample};
 use crate::store::Record;
 
@@ -91,7 +92,7 @@ impl Runner<'_> {
         let config = kconfig::parse(&fs::read_to_string(built.dir.join("config"))?);
         for cell in &planned.cells {
             self.state.borrow_mut().kernels.insert(cell.id.clone(), (built.clone(), config.clone()));
-            self.keep_build_evidence(cell, &built)?;
+            self.keep_build_evidence(cell, planned, &built)?;
             self.cache.remember(&plan::memory_key(self.matrix, &cell.id), &built.info.inputs)?;
             self.record(&sizes(&cell.id, &built).into_iter().map(Record::Sample).collect::<Vec<_>>())?;
         }
@@ -134,10 +135,21 @@ impl Runner<'_> {
         }
     }
 
-    fn keep_build_evidence(&self, cell: &Cell, built: &Built) -> anyhow::Result<()> {
+    fn keep_build_evidence(&self, cell: &Cell, planned: &PlannedBuild, built: &Built) -> anyhow::Result<()> {
         let dir = self.cell_dir(&cell.id)?;
         for name in ["config", "build.log", "build.json"] {
             fs::copy(built.dir.join(name), dir.join(name))?;
+        }
+        let tree = kernel_arch(planned);
+        for file in kconfig::files(&built.dir.join(build::OVERLAY), tree).unwrap_or_default() {
+            let kept = dir.join(build::OVERLAY).join(&file);
+            fs::create_dir_all(kept.parent().unwrap_or(&dir))?;
+            fs::copy(built.dir.join(build::OVERLAY).join(&file), kept)?;
+        }
+        if let Some(build) = &planned.build {
+            let script = dir.join("reproduce.sh");
+            fs::write(&script, reproduce::script(build, "boot-1/qemu.sh"))?;
+            fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
         }
         let state = self.state.borrow();
         let config = |cell: &Cell| state.kernels.get(&cell.id).map(|(_, config)| config);
@@ -169,6 +181,11 @@ impl Runner<'_> {
             }
         })
     }
+}
+
+/// What the tree calls the architecture of a build.
+fn kernel_arch(planned: &PlannedBuild) -> &str {
+    planned.build.as_ref().map_or("", |build| &build.arch.kernel.arch)
 }
 
 /// Sizes of a kernel as samples of a cell.

@@ -136,6 +136,18 @@ impl Lab {
         Started { lab: self, child, stdout, stderr }
     }
 
+    /// Runs a program below the laboratory's folder to its good end, in a folder
+    /// of its own, with the stand-ins.
+    pub fn program(&self, path: &str, args: &[&Path], folder: &str) {
+        fs::create_dir(self.path(folder)).unwrap();
+        let mut command = Command::new(self.path(path));
+        command.args(args).current_dir(self.path(folder)).env_clear().env("PATH", &self.path);
+        command.env(CALLS, self.path("calls")).env("STAND_IN_TOOLS", std::env::var("PATH").unwrap());
+        command.env("STAND_IN_ELF", elf()).envs(self.env.iter().map(|(n, v)| (n, v)));
+        let out = command.output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    }
+
     /// Runs `matrix` with these arguments to its end. Afterwards nothing that
     /// it started is alive.
     pub fn matrix(&self, args: &[&str]) -> Done {

@@ -1,0 +1,140 @@
+//! One page for people: every table, plots of those that lend themselves to
+//! it, what failed, and what it was measured on. It opens from a disk, without
+//! a network or scripts, on a phone and in the dark.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::plot::{self, Plot, Point, Series};
+use super::{Field, Table};
+
+/// A page.
+#[derive(Debug, Clone, Default)]
+pub struct Page<'a> {
+    /// Name of the matrix.
+    pub title: &'a str,
+    /// All tables.
+    pub tables: &'a [Table],
+    /// What ran, on what: name and value.
+    pub about: &'a [(String, String)],
+}
+
+const STYLE: &str = include_str!("page.css");
+
+/// Writes the page.
+pub fn render(page: &Page<'_>) -> String {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                // Nothing is loaded, whatever labels or guests say.
+                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
+                title { (page.title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { (page.title) }
+                @for table in page.tables { (section(table)) }
+                @if !page.about.is_empty() {
+                    h2 { "Measured with" }
+                    dl { @for (name, value) in page.about { dt { (name) } dd { (value) } } }
+                }
+            }
+        }
+    };
+    markup.into_string()
+}
+
+fn section(table: &Table) -> Markup {
+    html! {
+        section {
+            h2 { (table.title) }
+            @if let Some(block) = &table.block { h3 { (block) } }
+            @if let Some(plot) = plot_of(table) {
+                @if let Some(svg) = plot::svg(&plot) {
+                    figure {
+                        (svg)
+                        figcaption {
+                            @for (n, series) in plot.series.iter().enumerate() {
+                                span class=(format!("key s{n}")) { (series.label) }
+                            }
+                            " Bars reach from the smallest to the largest sample."
+                        }
+                    }
+                }
+            }
+            @if !table.rows.is_empty() {
+                div.wide { table {
+                    thead { tr { @for column in &table.header { th scope="col" { (column.title) } } } }
+                    tbody { @for row in &table.rows { tr {
+                        @for (at, field) in row.iter().enumerate() { (cell(table, at, field)) }
+                    } } }
+                } }
+            }
+            @for note in &table.footnotes { p.note { (note) } }
+        }
+    }
+}
+
+fn cell(table: &Table, at: usize, field: &Field) -> Markup {
+    let label = table.header.get(at).is_some_and(|c| c.label);
+    html! {
+        @if label {
+            th scope="row" { (field.text()) }
+        } @else {
+            td class=(class(field)) title=[story(field)] { (field.text()) }
+        }
+    }
+}
+
+fn class(field: &Field) -> &'static str {
+    match field {
+        Field::Failed { .. } => "failed",
+        Field::Missing => "missing",
+        _ => "value",
+    }
+}
+
+/// What a pointer that rests on a field is told.
+fn story(field: &Field) -> Option<String> {
+    match field {
+        Field::Failed { cell, story, .. } => Some(format!("{cell}: {story}")),
+        Field::Measured(m) => {
+            let e = &m.estimate;
+            Some(format!("{}: {} of n = {}, {} to {} {}", m.cell, m.metric, e.n, e.min, e.max, m.unit))
+        }
+        _ => None,
+    }
+}
+
+/// The measured rows of a table whose columns can be an axis: more than one
+/// column, one unit.
+fn plot_of(table: &Table) -> Option<Plot> {
+    let columns: Vec<usize> = (0..table.header.len()).filter(|at| !table.header[*at].label).collect();
+    let label = table.header.iter().position(|c| c.label)?;
+    let mut units: Vec<&str> =
+        table.rows.iter().flatten().filter_map(|f| Some(f.measured()?.unit.as_str())).collect();
+    let mut metrics: Vec<&str> =
+        table.rows.iter().flatten().filter_map(|f| Some(f.measured()?.metric.as_str())).collect();
+    units.dedup();
+    metrics.dedup();
+    if columns.len() < 2 || units.len() != 1 || metrics.len() != 1 {
+        return None;
+    }
+    let point = |field: &Field| {
+        let m = field.measured()?;
+        Some(Point { value: m.value, low: m.estimate.min, high: m.estimate.max })
+    };
+    let series = |row: &Vec<Field>| {
+        let points: Vec<_> = columns.iter().map(|at| row.get(*at).and_then(point)).collect();
+        let measured = points.iter().any(Option::is_some);
+        measured.then(|| Series { label: row[label].text().into_owned(), points })
+    };
+    Some(Plot {
+        unit: units.first().map(|u| (*u).to_owned()).unwrap_or_default(),
+        categories: columns.iter().map(|at| table.header[*at].title.clone()).collect(),
+        series: table.rows.iter().filter_map(series).collect(),
+    })
+}
