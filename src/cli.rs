@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::matrix::Only;
-use crate::report::Format;
 use crate::store::DEFAULT_ROOM;
 
 const EXAMPLES: &str = "\
@@ -116,9 +115,31 @@ pub struct Run {
     /// Ask the distribution for newer source and guest packages
     #[arg(long)]
     pub refresh: bool,
-    /// Form of the tables
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    /// Form of what is printed at the end
+    #[arg(long, value_enum, default_value_t = Form::Text)]
+    pub format: Form,
+}
+
+/// Form of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Form {
+    /// Plain text for commit messages and mail, 75 columns wide
+    #[default]
+    Text,
+    /// GitHub-flavoured Markdown
+    Markdown,
+    /// One line a field, under one header for all tables
+    Csv,
+    /// Everything, footnotes and evidence included
+    Json,
+    /// A page with plots that opens without a network
+    Html,
+    /// Test results for CI systems: a test for each cell
+    Junit,
+    /// The form of the kernel community's result database
+    Kcidb,
+    /// Tables and what they were measured with, for a commit message
+    CommitMessage,
 }
 
 /// `matrix plan`
@@ -137,9 +158,12 @@ pub struct Plan {
 pub struct Report {
     /// Run directory, or `latest`
     pub run: PathBuf,
-    /// Form of the tables
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    /// Form of the report
+    #[arg(long, value_enum, default_value_t = Form::Text)]
+    pub format: Form,
+    /// Short for `--format commit-message`
+    #[arg(long, conflicts_with = "format")]
+    pub commit_message: bool,
     /// Where `latest` looks for runs
     #[arg(long, value_name = "DIR", default_value = DEFAULT_ROOM)]
     pub runs: PathBuf,

@@ -116,7 +116,11 @@ fn counted_instructions_repeat(cache: &Path, first: &matrix::model::Results) {
     let done = AtomicBool::new(false);
     let out = std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().unwrap().get() {
-            scope.spawn(|| while !done.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let out = matrix(cache, &args);
         done.store(true, Ordering::Relaxed);

@@ -6,9 +6,9 @@ use fs_err as fs;
 
 use super::{Ending, load, plan, print, shown, stop_on_signals};
 use crate::cache::Cache;
-use crate::cli::{Run, Talk};
+use crate::cli::{Form, Run, Talk};
 use crate::process::Stop;
-use crate::report::{self, Field, Format, Table};
+use crate::report::{self, Field, Table};
 use crate::sched::run::{Options, Summary};
 use crate::store::{self, RunDir};
 use crate::{sched, ui};
@@ -32,10 +32,13 @@ pub async fn run(args: Run, cache: Option<PathBuf>, talk: Talk, stop: &Stop) -> 
     let summary = sched::run::run(&matrix, targets, &mut dir, &cache, options, tell.clone(), stop).await?;
     // Bars are gone before the tables come.
     drop(tell);
-    let tables = report::tables(&store::load(dir.path())?);
-    fs::write(dir.path().join("tables.txt"), report::render(&tables, Format::Text))?;
+    let results = store::load(dir.path())?;
+    let tables = report::tables(&results);
+    let report = |form| super::report::written(dir.path(), &results, &tables, form);
+    fs::write(dir.path().join("tables.txt"), report(Form::Text)?)?;
+    fs::write(dir.path().join("report.html"), report(Form::Html)?)?;
     if !summary.interrupted {
-        print(&report::render(&tables, args.format))?;
+        print(&report(args.format)?)?;
     }
     if !talk.quiet {
         eprintln!("{}", closing(&summary, &shown(dir.path())));

@@ -19,6 +19,7 @@ pub mod plot;
 mod text;
 
 pub use layout::tables;
+pub use text::paragraph;
 
 /// A table, or one block of a table that has several.
 #[derive(Debug, Clone, PartialEq)]

@@ -150,6 +150,11 @@ fn caps(columns: &[&Column]) -> Vec<usize> {
     caps
 }
 
+/// A text as lines that fit a commit message.
+pub fn paragraph(text: &str) -> String {
+    wrap(text, WIDTH).join("\n") + "\n"
+}
+
 /// Lines of whole words, as many words a line as `width` has room for.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();

@@ -5,6 +5,7 @@
 //! RUN/resolved.json    what it meant: every cell
 //! RUN/run.json         tool, host and program versions
 //! RUN/records.jsonl    one line a sample or failure, appended at once
+//! RUN/tables.txt, RUN/report.html
 //! RUN/guest/           initramfs of each architecture
 //! RUN/cells/CELL/      config, config.diff, build.json, build.log, boot-N/
 //! ```
@@ -22,6 +23,7 @@ use crate::model::{CellId, Failure, Matrix, Results, Sample};
 
 const RESOLVED: &str = "resolved.json";
 const RECORDS: &str = "records.jsonl";
+const INFO: &str = "run.json";
 
 /// A line of `records.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -106,7 +108,7 @@ impl RunDir {
     /// # Errors
     /// The file system refuses.
     pub fn write_info(&self, info: &RunInfo) -> anyhow::Result<()> {
-        Ok(write_whole(&self.dir.join("run.json"), &serde_json::to_vec_pretty(info)?)?)
+        Ok(write_whole(&self.dir.join(INFO), &serde_json::to_vec_pretty(info)?)?)
     }
 
     /// Appends records and waits until they are on disk.
@@ -163,6 +165,15 @@ pub fn load(dir: &Path) -> anyhow::Result<Results> {
         }
     }
     Ok(results)
+}
+
+/// What a run was measured with.
+///
+/// # Errors
+/// Its `run.json` is not there or damaged.
+pub fn info(dir: &Path) -> anyhow::Result<RunInfo> {
+    let file = dir.join(INFO);
+    serde_json::from_slice(&fs::read(&file)?).with_context(|| format!("{}", file.display()))
 }
 
 /// The newest run below `room`.
