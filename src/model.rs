@@ -7,6 +7,10 @@ use std::path::PathBuf;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+mod table;
+
+pub use table::{Derived, Layout, ListColumn, Piece, Quantity, Rows, Sign, Statistic, TableSpec, Template};
+
 /// Greatest `NR_CPUS` that is supported, by lifting a tree's own limit where it
 /// is lower.
 pub const MAX_NR_CPUS: u32 = 4096;
@@ -554,92 +558,4 @@ pub struct Results {
     pub samples: Vec<Sample>,
     /// Failures by cell; a cell without samples and without failures was not measured (yet).
     pub failures: BTreeMap<CellId, Vec<Failure>>,
-}
-
-/// A table as the matrix file describes it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TableSpec {
-    /// Printed above the table.
-    pub title: String,
-    /// Cells that take part: axis and values; empty means all.
-    #[serde(default)]
-    pub filter: BTreeMap<String, Vec<String>>,
-    /// Which value stands for several samples of a cell.
-    pub statistic: Statistic,
-    /// Decimals of values; `None` prints integers for bytes and four decimals otherwise.
-    pub decimals: Option<u8>,
-    /// Decimals of percentages.
-    pub percent_decimals: u8,
-    /// Rows and columns.
-    pub layout: Layout,
-}
-
-/// Rows and columns of a table.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase", tag = "layout")]
-pub enum Layout {
-    /// One metric; an axis across, an axis down, derived rows below; one block
-    /// for each combination of the axes that are left over.
-    Pivot {
-        /// The metric of every field.
-        metric: String,
-        /// Axis whose values are the columns.
-        columns: String,
-        /// Axis whose values are the rows; the first is the baseline of derived rows.
-        rows: String,
-        /// Rows computed from the others.
-        derived: Vec<Derived>,
-    },
-    /// One row a cell, columns as described, differences against a baseline row.
-    List {
-        /// What each column shows.
-        columns: Vec<ListColumn>,
-        /// Template of a row's label: `{AXIS}` is the label of the cell's value on it.
-        row: String,
-        /// Coordinates of the baseline; empty means the first row.
-        baseline: BTreeMap<String, String>,
-        /// Whether the baseline's label gets ` (baseline)` behind it.
-        mark_baseline: bool,
-    },
-}
-
-/// A column of a list table.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ListColumn {
-    /// The row's label; written `label`.
-    Label,
-    /// The statistic of a metric; written as the metric's name.
-    Metric(String),
-    /// Change of the sum of the named metrics against the baseline row in
-    /// percent; written `difference:METRIC` or `difference:METRIC+METRIC`.
-    Difference(Vec<String>),
-}
-
-/// A row computed from other rows of a pivot table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Derived {
-    /// `(row - baseline) / baseline` in percent.
-    Difference,
-    /// `row / baseline`.
-    Ratio,
-    /// `y` where the row's value is smaller than the baseline's, else `n`.
-    IsSmaller,
-    /// Sample standard deviation of each row, as percentage of its mean.
-    Spread,
-}
-
-/// Which value stands for several samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Statistic {
-    /// Arithmetic mean.
-    Mean,
-    /// Middle value, or the mean of the two middle ones.
-    Median,
-    /// Smallest value.
-    Min,
-    /// Largest value.
-    Max,
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::model::Statistic;
+use crate::model::{Direction, Statistic};
 
 /// What a set of samples says, in the samples' unit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -19,6 +19,9 @@ pub struct Estimate {
     pub max: f64,
     /// Sample standard deviation (divisor n - 1); a single sample has none.
     pub stddev: Option<f64>,
+    /// All samples in ascending order.
+    #[serde(skip)]
+    sorted: Vec<f64>,
 }
 
 impl Estimate {
@@ -42,6 +45,7 @@ impl Estimate {
             min,
             max,
             stddev: (n > 1).then(|| (squares / (n - 1) as f64).sqrt()),
+            sorted,
         })
     }
 
@@ -52,6 +56,12 @@ impl Estimate {
             Statistic::Median => self.median,
             Statistic::Min => self.min,
             Statistic::Max => self.max,
+            Statistic::Sum => self.sorted.iter().sum(),
+            Statistic::Count => self.n as f64,
+            Statistic::Percentile(percent) => {
+                let nth = (self.n * usize::from(percent) / 100).clamp(1, self.n);
+                self.sorted[nth - 1]
+            }
         }
     }
 
@@ -67,6 +77,25 @@ impl Estimate {
 /// results exact that are exact in decimal, such as 1/20000 = 0.005 %.
 pub fn percent_change(new: f64, base: f64) -> Option<f64> {
     finite((new - base) * 100.0 / base)
+}
+
+/// Change from `base` to `new` in percent, positive where `new` is better:
+/// `(base - new) * 100 / base` where lower is better.
+pub fn improvement(new: f64, base: f64, better: Direction) -> Option<f64> {
+    match better {
+        Direction::Lower => finite((base - new) * 100.0 / base),
+        Direction::Higher => percent_change(new, base),
+    }
+}
+
+/// The n-th root of the product of n ratios; `None` without any, or where one
+/// is not above zero.
+pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
+    if ratios.is_empty() || ratios.iter().any(|r| !(*r > 0.0 && r.is_finite())) {
+        return None;
+    }
+    // A sum of logarithms neither overflows nor vanishes as the product might.
+    finite((ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len() as f64).exp())
 }
 
 /// `new / base`; `None` where that is not a number.
@@ -96,6 +125,26 @@ pub fn fixed(value: f64, decimals: u8) -> String {
         size
     };
     format!("{sign}{rounded:.digits$}")
+}
+
+/// `value` with so many significant digits, as C's `%.6g` prints it: no zeros
+/// at the end, and a power of ten (`1.08376e+06`) where the digits do not reach
+/// the decimal point or there would be more than three zeros behind it.
+pub fn significant(value: f64, digits: u8) -> String {
+    let digits = digits.max(1);
+    let scientific = format!("{value:.*e}", usize::from(digits - 1));
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if !(-4..i32::from(digits)).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{}e{sign}{:02}", without_zeros(mantissa), exponent.abs());
+    }
+    let decimals = u8::try_from(i32::from(digits) - 1 - exponent).unwrap_or(0);
+    without_zeros(&fixed(value, decimals)).to_owned()
+}
+
+fn without_zeros(number: &str) -> &str {
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
 
 /// A change in percent: always signed, as `+0.023%`. `-0.00%` is a decrease
@@ -137,6 +186,57 @@ mod tests {
         let e = Estimate::of(&[0.1, 0.1, 0.1]).unwrap();
         assert_eq!((e.mean, e.spread()), (0.1, Some(0.0)));
         assert_eq!(Estimate::of(&[-1.0, 1.0]).unwrap().spread(), None);
+    }
+
+    #[test]
+    fn percentiles_are_samples() {
+        // A hundred and one samples: trunc(101 * p / 100) is p up to 99.
+        let samples: Vec<f64> = (1..=101).rev().map(f64::from).collect();
+        let value = |samples: &[f64], p| Estimate::of(samples).unwrap().value(Statistic::Percentile(p));
+        assert_eq!([1, 50, 90, 99, 100].map(|p| value(&samples, p)), [1.0, 50.0, 90.0, 99.0, 101.0]);
+        // Of five: trunc(2.5) = 2, trunc(4.5) = 4, trunc(4.95) = 4; trunc(0.05) = 0 is the first.
+        let five = [50.0, 10.0, 40.0, 20.0, 30.0];
+        assert_eq!([1, 50, 90, 99, 100].map(|p| value(&five, p)), [10.0, 20.0, 40.0, 40.0, 50.0]);
+        assert_eq!(value(&[7.0], 1), 7.0);
+        let five = Estimate::of(&five).unwrap();
+        assert_eq!([Statistic::Sum, Statistic::Count].map(|s| five.value(s)), [150.0, 5.0]);
+    }
+
+    #[test]
+    fn geometric_means() {
+        assert_eq!(fixed(geometric_mean(&[2.0, 8.0]).unwrap(), 12), "4.000000000000");
+        assert_eq!(fixed(geometric_mean(&[0.5, 1.0, 4.0]).unwrap(), 6), "1.259921"); // cube root of 2
+        assert_eq!(geometric_mean(&[1.0, 1.0, 1.0]), Some(1.0));
+        assert!(geometric_mean(&[1e-300; 4]).unwrap() > 0.0, "the product alone would be zero");
+        for bad in [&[] as &[f64], &[1.0, 0.0], &[1.0, -2.0], &[f64::NAN], &[f64::INFINITY]] {
+            assert_eq!(geometric_mean(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn positive_is_better() {
+        assert_eq!(improvement(90.0, 100.0, Direction::Lower), Some(10.0));
+        assert_eq!(improvement(90.0, 100.0, Direction::Higher), Some(-10.0));
+        assert_eq!(fixed(improvement(100.0, 100.0, Direction::Lower).unwrap(), 2), "0.00");
+        assert_eq!(improvement(1.0, 0.0, Direction::Lower), None);
+    }
+
+    #[test]
+    fn significant_digits() {
+        let six = |value| significant(value, 6);
+        assert_eq!(six(108_376.0), "108376");
+        assert_eq!(six(13_000.4), "13000.4");
+        assert_eq!(six(8_999.84), "8999.84");
+        assert_eq!(six(1_083_760.0), "1.08376e+06");
+        assert_eq!(six(999_999.4), "999999");
+        assert_eq!(six(999_999.5), "1e+06");
+        assert_eq!(six(115_000.0), "115000");
+        assert_eq!(six(0.5), "0.5");
+        assert_eq!(six(0.000_123_456_7), "0.000123457");
+        assert_eq!(six(0.000_012_345_67), "1.23457e-05");
+        assert_eq!(six(-2.25), "-2.25");
+        assert_eq!(six(0.0), "0");
+        assert_eq!([significant(2.5, 1), significant(1e100, 3)], ["3", "1e+100"]);
     }
 
     #[test]

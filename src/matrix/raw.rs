@@ -15,7 +15,7 @@ use serde::de::{
     Deserialize, DeserializeOwned, Deserializer, Error, IntoDeserializer, SeqAccess, Unexpected, Visitor,
 };
 
-use crate::model::{Accel, Derived, Direction, Online, Statistic};
+use crate::model::{Accel, Direction, Online, Sign, Statistic};
 
 /// A value and the bytes of the file that it was read from.
 #[derive(Debug, Clone)]
@@ -410,8 +410,28 @@ pub(super) struct RawMetric {
 pub(super) enum RawLayout {
     /// One metric: an axis across, an axis down, derived rows below.
     Pivot,
+    /// An axis across, the change to its first value beside every value.
+    Compare,
     /// One row a cell, a column for each thing listed.
     List,
+    /// A block of text for each cell.
+    Lines,
+}
+
+/// Rows that are computed from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RawDerived {
+    /// Change to the baseline in percent.
+    Difference,
+    /// `row / baseline`.
+    Ratio,
+    /// `y` where the row's value is smaller than the baseline's, else `n`.
+    IsSmaller,
+    /// Sample standard deviation of each row, as percentage of its mean.
+    Spread,
+    /// Geometric mean of all rows' ratios to the base.
+    GeometricMean,
 }
 
 /// A table that is printed at the end.
@@ -420,37 +440,62 @@ pub(super) enum RawLayout {
 pub(super) struct RawTable {
     /// Printed above the table. Example: `title = "vmlinux size (bytes)"`.
     pub title: Option<At<String>>,
-    /// `"pivot"` (the default) crosses two axes, `"list"` has one row a cell.
+    /// `"pivot"` (the default) crosses two axes, `"compare"` puts the change to
+    /// the first column beside every value, `"list"` has one row a cell,
+    /// `"lines"` a block of text a cell.
     pub layout: Option<At<RawLayout>>,
-    /// Pivot: what the fields show. Sizes are `vmlinux.file`, `.stripped`,
+    /// Pivot and compare: what the fields show. Sizes are `vmlinux.file`, `.stripped`,
     /// `.text`, `.data`, `.bss`, `vmlinux.section.NAME` and `image.file`; a
     /// benchmark's are `NAME.GROUP`. Example: `metric = "hackbench.time"`.
     pub metric: Option<At<String>>,
-    /// Pivot: the axis across, as in `columns = "NR_CPUS"`. List: metrics,
-    /// `label`, and `difference:METRIC` or `difference:METRIC+METRIC` against
+    /// Pivot and compare: the axis across, as in `columns = "NR_CPUS"`; in a
+    /// comparison its first value is the base. List: metrics, `label`, and
+    /// `difference:METRIC` or `ratio:METRIC` (also `METRIC+METRIC`) against
     /// the baseline, as in `columns = ["vmlinux.text", "label", "difference:vmlinux.text"]`.
     pub columns: Option<At<OneOrMany<String>>>,
-    /// Pivot: the axis down; its first value is the baseline of derived rows.
-    /// Example: `rows = "OFFSTACK"`.
-    pub rows: Option<At<String>>,
-    /// Pivot: rows computed from the others: `difference`, `ratio`,
-    /// `is_smaller`, `spread`. Example: `derived = ["difference", "is_smaller"]`.
-    pub derived: Option<At<Vec<At<Derived>>>>,
-    /// Decimals of percentages, 2 by default. Example: `percent_decimals = 3`.
+    /// Pivot and compare: the axis down; a pivot's first value is the baseline
+    /// of derived rows. Compare without `metric`: the metrics to compare, a row
+    /// each. Example: `rows = "OFFSTACK"` or `rows = ["stream.copy", "stream.add"]`.
+    pub rows: Option<At<OneOrMany<String>>>,
+    /// Compare: labels of rows that are metrics, in their order.
+    /// Example: `row_labels = ["Copy", "Add"]`.
+    pub row_labels: Option<At<Vec<At<String>>>>,
+    /// Rows computed from the others. Pivot: `difference`, `ratio`,
+    /// `is_smaller`, `spread`; compare: `geometric_mean` (of all rows' ratios
+    /// to the base). Example: `derived = ["difference", "is_smaller"]`.
+    pub derived: Option<At<Vec<At<RawDerived>>>>,
+    /// Decimals of percentages, 2 by default, the last one rounded half away
+    /// from zero. Example: `percent_decimals = 3`.
     pub percent_decimals: Option<At<i64>>,
     /// Decimals of values; without it none for bytes and 4 otherwise.
     /// Example: `decimals = 4`.
     pub decimals: Option<At<i64>>,
+    /// Significant digits of values instead of decimals, as C's `%.6g` prints
+    /// them (`13000.4`, `1.08376e+06`). Example: `significant = 6`.
+    pub significant: Option<At<i64>>,
     /// Which value stands for several samples: `"mean"` (the default),
-    /// `"median"`, `"min"` or `"max"`.
+    /// `"median"`, `"min"`, `"max"`, `"sum"`, `"count"`, or a percentile such
+    /// as `"p99"`: of n sorted samples number `trunc(n * 99 / 100)`, at least
+    /// the first, nothing in between. Example: `statistic = "median"`.
     pub statistic: Option<At<Statistic>>,
+    /// What the sign of a change means: `"raw"` (the default), where positive
+    /// is more, or `"positive-is-better"`, which is `(base - new) / base`
+    /// where lower is better. Example: `sign = "positive-is-better"`.
+    pub sign: Option<At<Sign>>,
     /// Cells that take part, by axis: a value or a list of values.
     /// Example: `where = { arch = "riscv64", NR_CPUS = [256, 512] }`.
     #[serde(rename = "where")]
     pub filter: Option<At<Map<OneOrMany<Scalar>>>>,
-    /// List: a row's label, `{AXIS}` standing for the label of the cell's
-    /// value. Example: `row = "{OFFSTACK}{NR_CPUS}"` prints `onstack256`.
+    /// Subtitle of each block where a table has several, `{AXIS}` standing for
+    /// the label of the block's value. Example: `block = "{numa} nodes"`.
+    pub block: Option<At<String>>,
+    /// List and compare: a row's label, `{AXIS}` standing for the label of the
+    /// cell's value. Example: `row = "{OFFSTACK}{NR_CPUS}"` prints `onstack256`.
     pub row: Option<At<String>>,
+    /// Lines: the block's lines; `{AXIS}` is a label, `{STATISTIC:METRIC}` a
+    /// number, `{sum:A.X/count:A.X}` the quotient of two.
+    /// Example: `lines = ["Median: {p50:rcuscale.duration} us"]`.
+    pub lines: Option<At<Vec<At<String>>>>,
     /// List: the cell that differences are taken against; without it the
     /// first row. Example: `baseline = { NR_CPUS = 256 }`.
     pub baseline: Option<At<Map<Scalar>>>,

@@ -255,7 +255,10 @@ mod tests {
     fn an_unknown_word_is_answered_with_the_possible_ones() {
         let found = faults("[[table]]\nstatistic = \"meen\"\nderived = [\"ratio\", \"diff\"]\n");
         assert_eq!(found[0].1, "`statistic` cannot be `meen`");
-        assert_eq!(found[0].2, "did you mean `mean`? possible: `mean`, `median`, `min`, `max`");
+        assert_eq!(
+            found[0].2,
+            "did you mean `mean`? possible: `mean`, `median`, `min`, `max`, `sum`, `count`, `p50`, `p90`, `p99`"
+        );
         assert_eq!(found[1].0, "\"diff\"");
         assert!(found[1].2.starts_with("did you mean `difference`?"), "{}", found[1].2);
     }

@@ -7,8 +7,8 @@ use indexmap::indexmap;
 
 use super::*;
 use crate::model::{
-    Accel, BaseConfig, Derived, Direction, Firmware, Fragment, Layout, ListColumn, Metric, Online, Source,
-    Statistic, Toolchain,
+    Accel, BaseConfig, Derived, Direction, Firmware, Fragment, Layout, ListColumn, Metric, Online, Rows,
+    Sign, Source, Statistic, TableSpec, Toolchain,
 };
 
 fn ctx() -> Context {
@@ -232,12 +232,55 @@ fn tables_are_read_with_axes_under_their_own_names() {
         columns,
         &[ListColumn::Metric("my-bench.rate".to_owned()), ListColumn::Label, ListColumn::Difference(sum)]
     );
-    assert_eq!(row, "{OFFSTACK}/{NR_CPUS}");
+    assert_eq!(String::from(row.clone()), "{OFFSTACK}/{NR_CPUS}");
     assert_eq!((baseline["OFFSTACK"].as_str(), baseline["NR_CPUS"].as_str()), ("n", "256"));
     assert!(*mark_baseline);
     let Layout::List { row, .. } = &plain.layout else { panic!("a list") };
-    assert_eq!(row, "{arch} {NR_CPUS} {OFFSTACK}");
+    assert_eq!(String::from(row.clone()), "{arch} {NR_CPUS} {OFFSTACK}");
     assert_eq!(plain.title, "test");
+}
+
+#[test]
+fn comparisons_are_read() {
+    let m = load_text(&format!(
+        "{GOOD}{MYBENCH}[[table]]\nlayout = \"compare\"\nmetric = \"my-bench.time\"\ncolumns = \"CPUMASK_OFFSTACK\"\nrows = \"CONFIG_NR_CPUS\"\n\
+         row = \"{{CONFIG_NR_CPUS}}-cpus\"\nblock = \"on {{arch}}\"\nderived = [\"geometric_mean\"]\nsign = \"positive-is-better\"\nstatistic = \"p99\"\n\
+         [[table]]\nlayout = \"compare\"\ncolumns = \"NR_CPUS\"\nrows = [\"my-bench.time\", \"my-bench.rate\"]\nsignificant = 6\n\
+         [[table]]\nlayout = \"compare\"\ncolumns = \"NR_CPUS\"\nrows = \"my-bench.time\"\nrow_labels = [\"Time\"]\n\
+         [[table]]\nlayout = \"compare\"\nmetric = \"image.file\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\"\n"
+    ));
+    let [times, metrics, labelled, plain] = m.tables.as_slice() else { panic!("four tables") };
+    let axis = |axis: &str, metric: &str, label: &str| Rows::Axis {
+        axis: axis.to_owned(),
+        metric: metric.to_owned(),
+        label: label.parse().unwrap(),
+    };
+    let rows = axis("NR_CPUS", "my-bench.time", "{NR_CPUS}-cpus");
+    assert_eq!(times.layout, Layout::Compare { columns: "OFFSTACK".to_owned(), rows, geometric_mean: true });
+    assert_eq!(times.block, Some("on {arch}".parse().unwrap()));
+    assert_eq!((times.sign, times.statistic), (Sign::PositiveIsBetter, Statistic::Percentile(99)));
+    assert_eq!((metrics.decimals, metrics.significant, metrics.sign), (None, Some(6), Sign::Raw));
+    let rows = |table: &TableSpec| match &table.layout {
+        Layout::Compare { rows, geometric_mean: false, .. } => rows.clone(),
+        other => panic!("{other:?}"),
+    };
+    let (time, rate) = ("my-bench.time".to_owned(), "my-bench.rate".to_owned());
+    assert_eq!(rows(metrics), Rows::Metrics(indexmap! { time.clone() => None, rate => None }));
+    assert_eq!(rows(labelled), Rows::Metrics(indexmap! { time => Some("Time".to_owned()) }));
+    assert_eq!(rows(plain), axis("OFFSTACK", "image.file", "{OFFSTACK}"));
+}
+
+#[test]
+fn lines_are_read() {
+    let lines = ["{CPUMASK_OFFSTACK}: {p50:my-bench.time} s", "{sum:my-bench.time/count:my-bench.rate}"];
+    let m = load_text(&format!(
+        "{GOOD}{MYBENCH}[[table]]\nlayout = \"lines\"\nlines = {lines:?}\n\
+         [[table]]\nlayout = \"list\"\ncolumns = [\"ratio:vmlinux.text+vmlinux.data\"]\n"
+    ));
+    let lines = vec![lines[0].replace("CPUMASK_", "").parse().unwrap(), lines[1].parse().unwrap()];
+    assert_eq!(m.tables[0].layout, Layout::Lines { lines });
+    let Layout::List { columns, .. } = &m.tables[1].layout else { panic!("a list") };
+    assert_eq!(columns, &[ListColumn::Ratio(vec!["vmlinux.text".to_owned(), "vmlinux.data".to_owned()])]);
 }
 
 #[test]
@@ -927,7 +970,12 @@ fn table_faults() {
         "`where`: axis `NR_CPUS` has no value `257`",
         "did you mean `256`?",
     );
-    case("row = \"x\"", "\"x\"", "`row` belongs to layout = \"list\"", "change the table's layout");
+    case(
+        "row = \"x\"",
+        "\"x\"",
+        "`row` belongs to layout = \"list\" or \"compare\"",
+        "change the table's layout",
+    );
     case("title = \"a\\tb\"", "\"a\\tb\"", "`title` holds the control character \\u{9}", "one line");
     case(
         "[[exclude]]\nNR_CPUS = 256\nOFFSTACK = \"y\"\n[[table]]\nmetric = \"image.file\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\"\nwhere = { NR_CPUS = 256, OFFSTACK = \"y\" }",
@@ -1009,7 +1057,7 @@ fn list_table_faults() {
     case(
         &format!("{label}metric = \"image.file\""),
         "\"image.file\"",
-        "`metric` belongs to layout = \"pivot\"",
+        "`metric` belongs to layout = \"pivot\" or \"compare\"",
         "remove it",
     );
     case(
@@ -1063,6 +1111,133 @@ fn list_table_faults() {
 }
 
 #[test]
+fn comparison_faults() {
+    let case = |lines: &str, place: &str, message: &str, help: &str| {
+        one_more(&format!("[[table]]\nlayout = \"compare\"\n{lines}\n"), place, message, help);
+    };
+    let crossed =
+        |lines: &str| format!("metric = \"image.file\"\ncolumns = \"OFFSTACK\"\nrows = \"NR_CPUS\"\n{lines}");
+    let metrics =
+        |lines: &str| format!("columns = \"OFFSTACK\"\nrows = [\"vmlinux.text\", \"vmlinux.data\"]\n{lines}");
+    let none = "this `[[table]]` has no";
+    case("rows = [\"image.file\"]", "[[table]]", &format!("{none} `columns`"), "columns = \"NR_CPUS\"");
+    case("columns = \"NR_CPUS\"", "[[table]]", &format!("{none} `rows`"), "rows = [\"vmlinux.text\"");
+    let no_metric = "columns = \"NR_CPUS\"\nrows = \"OFFSTACK\"";
+    case(no_metric, "[[table]]", &format!("{none} `metric`"), "or name metrics");
+    case(
+        "columns = \"arch\"\nrows = [\"image.file\"]",
+        "\"arch\"",
+        "nothing to compare: axis `arch` has one value",
+        "`NR_CPUS`, `OFFSTACK`",
+    );
+    case(
+        "columns = \"NR_CPUS\"\nrows = [\"vmlinux.tex\"]",
+        "\"vmlinux.tex\"",
+        "unknown metric `vmlinux.tex`",
+        "did you mean `vmlinux.text`?",
+    );
+    case("columns = \"NR_CPUS\"\nrows = []", "[]", "`rows` is empty", "name metrics");
+    case(
+        "columns = \"NR_CPUS\"\nrows = [\"image.file\", \"image.file\"]",
+        "\"image.file\"",
+        "this row is there already",
+        "remove it",
+    );
+    case(
+        "metric = \"image.file\"\ncolumns = \"NR_CPUS\"\nrows = [\"OFFSTACK\", \"arch\"]",
+        "[\"OFFSTACK\", \"arch\"]",
+        "`rows` of a comparison is one axis",
+        "remove `metric`",
+    );
+    case(
+        &crossed("row = \"{OFFSTACK} {NR_CPUS}\""),
+        "\"{OFFSTACK} {NR_CPUS}\"",
+        "`row` names the axis `OFFSTACK`, which is across",
+        "remove it",
+    );
+    case(
+        &crossed("row = \"on {arch}\""),
+        "\"on {arch}\"",
+        "`row` does not name `NR_CPUS`: all rows would be labelled alike",
+        "row = \"{NR_CPUS}\"",
+    );
+    case(
+        &crossed("row = \"{NR_CPUS} {min:image.file}\""),
+        "\"{NR_CPUS} {min:image.file}\"",
+        "`row` cannot hold the number `{min:image.file}`",
+        "layout = \"lines\"",
+    );
+    case(&crossed("row_labels = [\"a\", \"b\"]"), "[\"a\", \"b\"]", "`row_labels` beside `metric`", "row = ");
+    case(
+        &crossed("block = \"{NR_CPUS}\""),
+        "\"{NR_CPUS}\"",
+        "`block` names the axis `NR_CPUS`, which varies within a block",
+        "possible: `arch`",
+    );
+    case(
+        &crossed("derived = [\"ratio\"]"),
+        "\"ratio\"",
+        "`ratio` belongs to layout = \"pivot\"",
+        "change the table's layout",
+    );
+    case(&crossed("sign = \"better\""), "\"better\"", "`sign` cannot be `better`", "`positive-is-better`");
+    case(&crossed("statistic = \"p0\""), "\"p0\"", "`statistic` cannot be `p0`", "`p99`");
+    case(&crossed("decimals = 2\nsignificant = 6"), "6", "`significant` beside `decimals`", "keep the one");
+    case(&crossed("significant = 0"), "0", "`significant` cannot be 0", "1 to 12");
+    case(
+        &metrics("row_labels = [\"Text\"]"),
+        "[\"Text\"]",
+        "1 `row_labels` for 2 rows",
+        "one label for each metric",
+    );
+    case(
+        &metrics("row_labels = [\"Text\", \"Text\"]"),
+        "\"Text\"",
+        "another row has this label",
+        "tell the rows apart",
+    );
+    case(&metrics("row = \"{NR_CPUS}\""), "\"{NR_CPUS}\"", "`row` without `metric`", "row_labels = ");
+    one_more(
+        "[[table]]\nmetric = \"image.file\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\"\nderived = [\"geometric_mean\"]\n",
+        "\"geometric_mean\"",
+        "`geometric_mean` belongs to layout = \"compare\"",
+        "remove it",
+    );
+}
+
+#[test]
+fn lines_faults() {
+    let case = |lines: &str, place: &str, message: &str, help: &str| {
+        one_more(&format!("[[table]]\nlayout = \"lines\"\n{lines}\n"), place, message, help);
+    };
+    case("", "[[table]]", "this `[[table]]` has no `lines`", "lines = [");
+    case("lines = []", "[]", "`lines` is empty", "lines = [");
+    case("lines = [\"{arch}\"]", "[\"{arch}\"]", "`lines` hold no number", "{p50:hackbench.time}");
+    let line = |text: &str, message: &str, help: &str| {
+        let line = format!("\"{text}\"");
+        case(&format!("lines = [\"{{min:image.file}}\", {line}]"), &line, message, help);
+    };
+    line("{HZ}", "`lines`: there is no axis `HZ`", "possible");
+    line("{max:image.fil}", "unknown metric `image.fil`", "did you mean `image.file`?");
+    line("{p101:image.file}", "`lines` has the unknown statistic `p101`", "in braces");
+    line("{sum:image.file/image.file}", "`lines` has no statistic for `image.file`", "in braces");
+    line("{sum:image.file", "`lines` has a brace without its partner", "in braces");
+    let lines = "lines = [\"{min:image.file}\"]\n";
+    case(
+        &format!("{lines}sign = \"raw\""),
+        "\"raw\"",
+        "`sign` belongs to layout = \"pivot\" or \"compare\" or \"list\"",
+        "remove it",
+    );
+    case(
+        &format!("{lines}rows = \"arch\""),
+        "\"arch\"",
+        "`rows` belongs to layout = \"pivot\" or \"compare\"",
+        "remove it",
+    );
+}
+
+#[test]
 fn a_faulty_axis_or_benchmark_is_not_blamed_on_what_uses_it() {
     let uses = "[labels.HZ]\n300 = \"x\"\n[[exclude]]\nHZ = 300\n[[table]]\nmetric = \"image.file\"\ncolumns = \"HZ\"\nrows = \"NR_CPUS\"\n";
     for axis in ["HZ = 1.5", "HZ = []", "HZ = [100, \"a\\nb\"]"] {
@@ -1079,6 +1254,20 @@ fn a_faulty_axis_or_benchmark_is_not_blamed_on_what_uses_it() {
     ] {
         let found = faults(&format!("{GOOD}{pivot}{uses}\n"));
         assert_eq!(found.len(), 1, "{uses}: {found:#?}");
+    }
+    for table in [
+        "layout = \"compare\"\nmetric = 5\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\"",
+        "layout = \"compare\"\nmetric = \"image.file\"\ncolumns = \"NR_CPUS\"\nrows = [5]",
+        "layout = \"compare\"\ncolumns = 5\nrows = [\"image.file\"]",
+        "layout = \"compare\"\ncolumns = \"NR_CPUS\"\nrows = [5]",
+        "layout = \"compare\"\ncolumns = \"NR_CPUS\"\nrows = [\"image.file\"]\nrow_labels = [5]",
+        "layout = \"compare\"\ncolumns = \"NR_CPUS\"\nrows = [\"image.file\"]\nderived = [\"mean\"]",
+        "layout = \"lines\"\nlines = [5]",
+        "layout = \"lines\"\nlines = 5",
+        "layout = \"line\"\nlines = [\"{min:image.file}\"]",
+    ] {
+        let found = faults(&format!("{GOOD}[[table]]\n{table}\n"));
+        assert_eq!(found.len(), 1, "{table}: {found:#?}");
     }
     let table = "[[table]]\nmetric = \"b.t\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\"\n";
     one_more(

@@ -41,7 +41,7 @@ fn values(field: &Field) -> [String; 8] {
         Field::Measured(m) => {
             values[2] = m.unit.clone();
             values[3] = m.metric.clone();
-            values[4] = format!("{:?}", m.statistic).to_lowercase();
+            values[4] = m.statistic.to_string();
             values[5] = m.kind.label().to_string();
             values[6] = m.estimate.n.to_string();
             values[7] = m.cell.0.clone();

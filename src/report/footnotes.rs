@@ -5,19 +5,21 @@ use std::collections::BTreeSet;
 use indexmap::IndexMap;
 
 use super::{Field, Measured};
-use crate::model::{Failure, Kind, Stage, Statistic};
+use crate::model::{Direction, Failure, Kind, Layout, Sign, Stage, Statistic, TableSpec};
 use crate::stats;
 
 /// Footnotes of a table that is made from the fields `used`: how values came
-/// about, what they stand for and how much they spread, and what failed.
-pub(super) fn footnotes(used: &[Field], percent_decimals: u8) -> Vec<String> {
+/// about, what they stand for and how much they spread, what a change's sign
+/// means where it is not the plain one, and what failed.
+pub(super) fn footnotes(used: &[Field], spec: &TableSpec) -> Vec<String> {
     if used.iter().all(|field| *field == Field::Excluded) {
         return vec!["no cell of the matrix belongs in this table".to_string()];
     }
     let measured: Vec<&Measured> = used.iter().filter_map(Field::measured).collect();
     let kinds: BTreeSet<Kind> = measured.iter().map(|m| m.kind).collect();
     let mut notes: Vec<String> = kinds.into_iter().map(kind).collect();
-    notes.extend(samples(&measured, percent_decimals));
+    notes.extend(samples(&measured, spec.percent_decimals));
+    notes.extend(sign(&measured, spec));
     notes.extend(failures(used));
     if used.contains(&Field::Missing) {
         notes.push("missing: not measured".to_string());
@@ -43,6 +45,19 @@ fn kind(kind: Kind) -> String {
     }
 }
 
+/// What a positive change means, with the formula of each direction that occurs.
+fn sign(measured: &[&Measured], spec: &TableSpec) -> Option<String> {
+    let has = |better| measured.iter().any(|m| m.better == better);
+    let formula = match (has(Direction::Lower), has(Direction::Higher)) {
+        (true, true) => "(base - new) / base where lower is better, (new - base) / base where higher is",
+        (true, false) => "lower is better, so (base - new) / base",
+        (false, true) => "higher is better, so (new - base) / base",
+        (false, false) => return None,
+    };
+    let changes = spec.sign == Sign::PositiveIsBetter && !matches!(spec.layout, Layout::Lines { .. });
+    changes.then(|| format!("positive change = better: {formula}"))
+}
+
 /// How many samples stand behind each metric's values and how far apart they
 /// are. Exact values need no such note, unless they turn out not to repeat.
 fn samples(measured: &[&Measured], percent_decimals: u8) -> Vec<String> {
@@ -50,14 +65,17 @@ fn samples(measured: &[&Measured], percent_decimals: u8) -> Vec<String> {
     for m in measured {
         metrics.entry(&m.metric).or_default().push(m);
     }
-    let several = metrics.len() > 1;
+    let all = metrics.len();
     let varies = |m: &&Measured| m.kind != Kind::Exact || m.estimate.min != m.estimate.max;
     metrics.retain(|_, values| values.iter().any(varies));
-    let note = |(metric, values): (&str, Vec<&Measured>)| {
-        let note = sample_note(&values, percent_decimals);
-        if several { format!("{metric}: {note}") } else { note }
+    let mut notes: IndexMap<String, Vec<&str>> = IndexMap::new();
+    for (metric, values) in metrics {
+        notes.entry(sample_note(&values, percent_decimals)).or_default().push(metric);
+    }
+    let note = |(note, metrics): (String, Vec<&str>)| {
+        if metrics.len() == all { note } else { format!("{}: {note}", metrics.join(", ")) }
     };
-    metrics.into_iter().map(note).collect()
+    notes.into_iter().map(note).collect()
 }
 
 fn sample_note(values: &[&Measured], percent_decimals: u8) -> String {
@@ -68,11 +86,10 @@ fn sample_note(values: &[&Measured], percent_decimals: u8) -> String {
     if runs.iter().all(|n| *n == 1) {
         return format!("one {noun} in each cell: spread unknown");
     }
-    let statistic = match values.first().map(|m| m.statistic) {
-        Some(Statistic::Median) => "median",
-        Some(Statistic::Min) => "minimum",
-        Some(Statistic::Max) => "maximum",
-        Some(Statistic::Mean) | None => "mean",
+    let statistics: BTreeSet<String> = values.iter().map(|m| in_words(m.statistic)).collect();
+    let statistic = match statistics.first() {
+        Some(only) if statistics.len() == 1 => only,
+        _ => "statistics",
     };
     let mut note = format!("{statistic} of {}", count(&runs, noun));
     if booted {
@@ -90,6 +107,15 @@ fn sample_note(values: &[&Measured], percent_decimals: u8) -> String {
         note.push_str(&format!(", unknown for one {noun}"));
     }
     note
+}
+
+fn in_words(statistic: Statistic) -> String {
+    match statistic {
+        Statistic::Min => "minimum".to_string(),
+        Statistic::Max => "maximum".to_string(),
+        Statistic::Percentile(n) => format!("percentile {n}"),
+        named => named.to_string(),
+    }
 }
 
 /// `5 runs`, `4-5 runs`, `1 boot`.

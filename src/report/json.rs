@@ -13,13 +13,17 @@ fn table(table: &Table) -> Value {
     let columns: Vec<&str> = table.header.iter().map(|c| c.title.as_str()).collect();
     let row = |row: &Vec<Field>| row.iter().map(field).collect();
     let rows: Vec<Value> = table.rows.iter().map(row).collect();
-    json!({
+    let mut json = json!({
         "title": table.title,
         "block": table.block,
         "columns": columns,
         "rows": rows,
         "footnotes": table.footnotes,
-    })
+    });
+    if !table.lines.is_empty() {
+        json["lines"] = json!(table.lines);
+    }
+    json
 }
 
 /// Whatever could have been a number has a `value`, null where it is none.

@@ -1,26 +1,40 @@
 //! From results to tables: which fields there are, and what is in them.
 
-use std::collections::BTreeSet;
+mod compare;
+mod lines;
+mod list;
+mod pivot;
+
+use std::collections::{BTreeSet, HashMap};
 
 use indexmap::IndexSet;
 
 use super::footnotes::{footnotes, story};
 use super::{Column, Field, Measured, Table};
 use crate::model::{
-    Axis, Cell, Derived, Failure, Kind, Layout, ListColumn, Results, Sample, Stage, TableSpec,
+    Axis, Cell, CellId, Direction, Failure, Kind, Layout, Piece, Results, Sample, Sign, Stage, Statistic,
+    TableSpec, Template,
 };
 use crate::stats::{self, Estimate};
 
 /// All tables that the matrix asks for, in its order.
 pub fn tables(results: &Results) -> Vec<Table> {
+    let mut samples = Samples::new();
+    for sample in &results.samples {
+        samples.entry((&sample.cell, &sample.metric)).or_default().push(sample);
+    }
     let specs = results.matrix.tables.iter();
-    specs.flat_map(|spec| View { results, spec }.tables()).collect()
+    specs.flat_map(|spec| View { results, samples: &samples, spec }.tables()).collect()
 }
+
+/// Samples by cell and metric: some benchmarks yield thousands in a boot.
+type Samples<'a> = HashMap<(&'a CellId, &'a str), Vec<&'a Sample>>;
 
 /// The results as one table sees them.
 #[derive(Clone, Copy)]
 struct View<'a> {
     results: &'a Results,
+    samples: &'a Samples<'a>,
     spec: &'a TableSpec,
 }
 
@@ -28,17 +42,16 @@ impl<'a> View<'a> {
     fn tables(self) -> Vec<Table> {
         match &self.spec.layout {
             Layout::Pivot { metric, columns, rows, derived } => {
-                let blocks = self.blocks(columns, rows);
-                let block = |block| self.pivot(metric, columns, rows, derived, block);
-                blocks.iter().map(block).collect()
+                let blocks = self.blocks(&[columns, rows]);
+                blocks.iter().map(|block| self.pivot(metric, columns, rows, derived, block)).collect()
+            }
+            Layout::Compare { columns, rows, geometric_mean } => {
+                self.comparisons(columns, rows, *geometric_mean)
             }
             Layout::List { columns, row, baseline, mark_baseline } => {
-                let cells = self.list_cells(row, columns);
-                let is_baseline =
-                    |c: &ListCell| baseline.iter().all(|(a, v)| c.cell.coords.get(a) == Some(v));
-                let baseline = cells.iter().position(is_baseline);
-                vec![self.list(columns, &cells, baseline, *mark_baseline)]
+                vec![self.list(columns, row, baseline, *mark_baseline)]
             }
+            Layout::Lines { lines } => self.lines(lines),
         }
     }
 
@@ -91,6 +104,10 @@ impl<'a> View<'a> {
 
     /// What stands for `metric` in the field of `cell`.
     fn field(self, cell: &Cell, metric: &str) -> Field {
+        self.quantity(cell, metric, self.spec.statistic)
+    }
+
+    fn quantity(self, cell: &Cell, metric: &str, statistic: Statistic) -> Field {
         let failures = self.results.failures.get(&cell.id);
         let concerned = |f: &&Failure| concerns(f, metric);
         let failures: Vec<_> = failures.into_iter().flatten().filter(concerned).collect();
@@ -103,33 +120,42 @@ impl<'a> View<'a> {
                 story: story(first, failures.len()),
             };
         }
-        let samples = self.results.samples.iter();
-        let samples: Vec<_> = samples.filter(|s| s.cell == cell.id && s.metric == metric).collect();
-        let measured = self.measured(&samples);
+        let samples = self.samples.get(&(&cell.id, metric));
+        let measured = samples.and_then(|samples| self.measured(samples, statistic));
         measured.map_or(Field::Missing, |m| Field::Measured(Box::new(m)))
     }
 
     /// The statistic over all samples of a metric in a cell, whichever boots
     /// and runs they come from.
-    fn measured(self, samples: &[&Sample]) -> Option<Measured> {
+    fn measured(self, samples: &[&Sample], statistic: Statistic) -> Option<Measured> {
         let first = samples.first()?;
         let values: Vec<f64> = samples.iter().map(|s| s.value).collect();
         let boots: BTreeSet<u32> = samples.iter().filter_map(|s| s.boot).collect();
         let estimate = Estimate::of(&values)?;
-        let value = estimate.value(self.spec.statistic);
+        let value = estimate.value(statistic);
+        let count = statistic == Statistic::Count;
         let whole = first.unit == "bytes" || first.kind == Kind::Exact;
         let decimals = self.spec.decimals.unwrap_or(if whole { 0 } else { 4 });
         Some(Measured {
             value,
-            text: stats::fixed(value, decimals),
-            unit: first.unit.clone(),
+            text: self.number(value, if count { 0 } else { decimals }),
+            unit: if count { String::new() } else { first.unit.clone() },
+            better: first.better,
             metric: first.metric.clone(),
             cell: first.cell.clone(),
             kind: first.kind,
-            statistic: self.spec.statistic,
+            statistic,
             boots: boots.len(),
             estimate,
         })
+    }
+
+    /// A number as the table prints it.
+    fn number(self, value: f64, decimals: u8) -> String {
+        match self.spec.significant {
+            Some(digits) => stats::significant(value, digits),
+            None => stats::fixed(value, decimals),
+        }
     }
 
     /// A table of this specification; `used` are the fields that the
@@ -146,18 +172,62 @@ impl<'a> View<'a> {
             block,
             header,
             rows,
-            footnotes: footnotes(used, self.spec.percent_decimals),
+            lines: Vec::new(),
+            footnotes: footnotes(used, self.spec),
         }
     }
 
-    fn difference(self, new: Option<f64>, base: Option<f64>) -> Field {
+    /// Change in percent under the table's sign convention; `better` is the
+    /// direction of both values, where they have one.
+    fn change(self, new: Option<f64>, base: Option<f64>, better: Option<Direction>) -> Option<f64> {
+        match self.spec.sign {
+            Sign::Raw => stats::percent_change(new?, base?),
+            Sign::PositiveIsBetter => stats::improvement(new?, base?, better?),
+        }
+    }
+
+    fn difference(self, new: Option<f64>, base: Option<f64>, better: Option<Direction>) -> Field {
         let decimals = self.spec.percent_decimals;
-        let change = new.zip(base);
-        let change = change.and_then(|(new, base)| stats::percent_change(new, base));
+        let change = self.change(new, base, better);
         change.map_or(Field::NotApplicable, |value| Field::Percent {
             value,
             text: stats::signed_percent(value, decimals),
         })
+    }
+
+    /// Two more decimals than percentages have: the same resolution.
+    fn ratio(self, new: Option<f64>, base: Option<f64>) -> Field {
+        let decimals = self.spec.percent_decimals.saturating_add(2);
+        let ratio = new.zip(base).and_then(|(new, base)| stats::ratio(new, base));
+        ratio
+            .map_or(Field::NotApplicable, |value| Field::Ratio { value, text: stats::fixed(value, decimals) })
+    }
+
+    /// The template's text at a place on the axes; `number` prints what else
+    /// it asks for. Labels are not looked into again, and axes that the place
+    /// does not have stay as written.
+    fn filled<'v>(
+        self,
+        template: &Template,
+        value: impl Fn(&str) -> Option<&'v str>,
+        number: impl Fn(&Piece) -> String,
+    ) -> String
+    where
+        'a: 'v,
+    {
+        let text = |piece: &Piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Axis(axis) => {
+                value(axis).map_or_else(|| piece.to_string(), |value| self.label(axis, value).to_owned())
+            }
+            Piece::Value(_) | Piece::Quotient(..) => number(piece),
+        };
+        template.0.iter().map(text).collect()
+    }
+
+    /// The template's text for a cell, without any numbers.
+    fn cell_label(self, template: &Template, cell: &'a Cell) -> String {
+        self.filled(template, |axis| cell.coords.get(axis).map(String::as_str), Piece::to_string)
     }
 }
 
@@ -174,234 +244,26 @@ fn concerns(failure: &Failure, metric: &str) -> bool {
     }
 }
 
-fn head(title: impl Into<String>, label: bool) -> Column {
-    let title = title.into();
-    Column { title, label }
+/// Head of a column of labels.
+fn labels(title: impl Into<String>) -> Column {
+    Column { title: title.into(), label: true, beside: false }
 }
 
-/// Values of the axes that are neither across nor down, one set a block.
-type Block<'a> = Vec<(&'a str, &'a str)>;
-
-/// Pivot tables.
-impl<'a> View<'a> {
-    /// Every combination of left-over axes that some cell has. Without any
-    /// cell there is one block still, so that the table is not lost silently.
-    fn blocks(self, columns: &str, rows: &str) -> IndexSet<Block<'a>> {
-        let left_over = |c: &'a Cell| {
-            let coords = c.coords.iter().map(|(a, v)| (a.as_str(), v.as_str()));
-            coords.filter(|(a, _)| *a != columns && *a != rows).collect()
-        };
-        let mut blocks: IndexSet<Block> = self.cells().map(left_over).collect();
-        if blocks.is_empty() {
-            blocks.insert(Vec::new());
-        }
-        blocks
-    }
-
-    fn pivot(self, metric: &str, columns: &str, rows: &str, derived: &[Derived], block: &Block) -> Table {
-        let (across, down) = (self.values(columns), self.values(rows));
-        let cell = |row: &str, column: &str| {
-            self.cells().find(|c| {
-                let has = |axis: &str, value: &str| c.coords.get(axis).is_some_and(|v| v == value);
-                has(rows, row) && has(columns, column) && block.iter().all(|(a, v)| has(a, v))
-            })
-        };
-        let field = |row, column| cell(row, column).map_or(Field::Excluded, |c| self.field(c, metric));
-        let measured: Vec<(&str, Vec<Field>)> = down
-            .iter()
-            .map(|row| {
-                let fields = across.iter().map(|column| field(row, column));
-                (self.label(rows, row), fields.collect())
-            })
-            .collect();
-
-        let unit = match self.unit(metric) {
-            "" | "bytes" => String::new(),
-            unit => format!("/{unit}"),
-        };
-        let mut body: Vec<Vec<Field>> = measured
-            .iter()
-            .map(|(label, fields)| labelled(format!("{label}{unit}"), fields.clone()))
-            .collect();
-        body.extend(derived.iter().flat_map(|d| self.derive(*d, &measured)));
-
-        let mut header = vec![head(columns, true)];
-        header.extend(across.iter().map(|v| head(self.label(columns, v), false)));
-        let used: Vec<Field> = measured.into_iter().flat_map(|(_, f)| f).collect();
-        self.table(self.subtitle(block), header, body, &used)
-    }
-
-    /// The block's place on the left-over axes, as far as there is a choice.
-    fn subtitle(self, block: &Block) -> Option<String> {
-        let open = block.iter().filter(|(axis, _)| self.values(axis).len() > 1);
-        let parts: Vec<String> =
-            open.map(|(axis, value)| format!("{axis} {}", self.label(axis, value))).collect();
-        (!parts.is_empty()).then(|| parts.join(", "))
-    }
-
-    /// The derived rows of one sort. Of two rows the second alone can be
-    /// compared with the first, so the derived row need not say which.
-    fn derive(self, derived: Derived, rows: &[(&str, Vec<Field>)]) -> Vec<Vec<Field>> {
-        let name = match derived {
-            Derived::Difference => "difference",
-            Derived::Ratio => "ratio",
-            Derived::IsSmaller => "is_smaller",
-            Derived::Spread => "spread",
-        };
-        let named = |label: &str| match (derived, rows.len()) {
-            (Derived::Spread, _) | (_, 3..) => format!("{name} {label}"),
-            _ => name.to_string(),
-        };
-        let Some(((_, baseline), others)) = rows.split_first() else {
-            return Vec::new();
-        };
-        let compared = if derived == Derived::Spread { rows } else { others };
-        let row = |(label, fields): &(&str, Vec<Field>)| {
-            let pairs = fields.iter().zip(baseline);
-            let fields = pairs.map(|(new, base)| self.derived_field(derived, new, base));
-            labelled(named(label), fields.collect())
-        };
-        compared.iter().map(row).collect()
-    }
-
-    fn derived_field(self, derived: Derived, new: &Field, base: &Field) -> Field {
-        let decimals = self.spec.percent_decimals;
-        let values = new.value().zip(base.value());
-        let field = match derived {
-            Derived::Difference => Some(self.difference(new.value(), base.value())),
-            // Two more decimals than percentages have: the same resolution.
-            Derived::Ratio => values
-                .and_then(|(new, base)| stats::ratio(new, base))
-                .map(|value| Field::Ratio { value, text: stats::fixed(value, decimals.saturating_add(2)) }),
-            Derived::IsSmaller => {
-                values.map(|(new, base)| Field::Text(if new < base { "y" } else { "n" }.to_string()))
-            }
-            Derived::Spread => new
-                .measured()
-                .and_then(|m| m.estimate.spread())
-                .map(|value| Field::Percent { value, text: format!("{}%", stats::fixed(value, decimals)) }),
-        };
-        field.unwrap_or(Field::NotApplicable)
-    }
+/// Head of a column of values.
+fn values(title: impl Into<String>) -> Column {
+    Column { title: title.into(), label: false, beside: false }
 }
 
-fn labelled(label: String, fields: Vec<Field>) -> Vec<Field> {
-    let mut row = vec![Field::Text(label)];
-    row.extend(fields);
-    row
+/// The direction that all values have in common.
+fn direction<'f>(fields: impl IntoIterator<Item = &'f Field>) -> Option<Direction> {
+    let mut all = fields.into_iter().map(|field| field.measured().map(|m| m.better));
+    let first = all.next()??;
+    all.all(|other| other == Some(first)).then_some(first)
 }
 
-/// A row of a list: a cell, its label and its value of each of the table's metrics.
-struct ListCell<'a> {
-    cell: &'a Cell,
-    label: String,
-    fields: Vec<(&'a str, Field)>,
-}
-
-impl ListCell<'_> {
-    fn field(&self, metric: &str) -> Field {
-        let found = self.fields.iter().find(|(m, _)| *m == metric);
-        found.map_or(Field::Missing, |(_, field)| field.clone())
-    }
-
-    /// `None` where one of the metrics has no number.
-    fn sum(&self, metrics: &[String]) -> Option<f64> {
-        metrics.iter().map(|m| self.field(m).value()).sum()
-    }
-}
-
-/// List tables.
-impl<'a> View<'a> {
-    fn list_cells(self, template: &str, columns: &'a [ListColumn]) -> Vec<ListCell<'a>> {
-        let metrics = metrics_of(columns);
-        let cell = |cell| ListCell {
-            cell,
-            label: self.row_label(template, cell),
-            fields: metrics.iter().map(|m| (*m, self.field(cell, m))).collect(),
-        };
-        self.cells().map(cell).collect()
-    }
-
-    /// Fills in the template. Labels are not looked into again, and braces
-    /// that name no axis stay.
-    fn row_label(self, template: &str, cell: &Cell) -> String {
-        let mut label = String::new();
-        let mut rest = template;
-        while let Some((before, after)) = rest.split_once('{') {
-            label.push_str(before);
-            let named = after.split_once('}');
-            let value = named.and_then(|(axis, tail)| Some((axis, tail, cell.coords.get(axis)?)));
-            match value {
-                Some((axis, tail, value)) => {
-                    label.push_str(self.label(axis, value));
-                    rest = tail;
-                }
-                None => {
-                    label.push('{');
-                    rest = after;
-                }
-            }
-        }
-        label + rest
-    }
-
-    fn list(self, columns: &[ListColumn], cells: &[ListCell], baseline: Option<usize>, mark: bool) -> Table {
-        let field = |column: &ListColumn, row: usize| {
-            let cell = &cells[row];
-            let is_baseline = baseline == Some(row);
-            match column {
-                ListColumn::Label if mark && is_baseline => Field::Text(format!("{} (baseline)", cell.label)),
-                ListColumn::Label => Field::Text(cell.label.clone()),
-                ListColumn::Metric(metric) => cell.field(metric),
-                ListColumn::Difference(_) if is_baseline => Field::Text(String::new()),
-                ListColumn::Difference(metrics) => {
-                    let base = baseline.and_then(|b| cells[b].sum(metrics));
-                    self.difference(cell.sum(metrics), base)
-                }
-            }
-        };
-        let row = |row| columns.iter().map(|column| field(column, row)).collect();
-        let rows = (0..cells.len()).map(row).collect();
-        let used = cells.iter().flat_map(|c| &c.fields);
-        let used: Vec<Field> = used.map(|(_, field)| field.clone()).collect();
-        let header = self.list_header(columns, cells, baseline);
-        self.table(None, header, rows, &used)
-    }
-
-    /// Differences always say what they cover and what they are against.
-    fn list_header(self, columns: &[ListColumn], cells: &[ListCell], baseline: Option<usize>) -> Vec<Column> {
-        let metrics = metrics_of(columns);
-        let against = baseline.map_or("baseline", |b| distinct_label(b, cells));
-        let title = |column: &ListColumn| match column {
-            ListColumn::Label => head("cell", true),
-            ListColumn::Metric(metric) => {
-                let name = short_name(metric, &metrics);
-                head(
-                    match self.unit(metric) {
-                        "" | "bytes" => name.to_string(),
-                        unit => format!("{name} ({unit})"),
-                    },
-                    false,
-                )
-            }
-            ListColumn::Difference(covered) => {
-                let names: Vec<&str> = covered.iter().map(|m| short_name(m, &metrics)).collect();
-                let names = names.join("+");
-                head(format!("difference of {names} to {against}"), false)
-            }
-        };
-        columns.iter().map(title).collect()
-    }
-}
-
-/// Every metric that the columns need, once.
-fn metrics_of(columns: &[ListColumn]) -> IndexSet<&str> {
-    let metrics = |column| match column {
-        &ListColumn::Label => &[],
-        ListColumn::Metric(metric) => std::slice::from_ref(metric),
-        ListColumn::Difference(metrics) => metrics.as_slice(),
-    };
-    columns.iter().flat_map(metrics).map(String::as_str).collect()
+/// The unit as labels say it; titles say what is counted in bytes.
+fn unit_shown(unit: &str) -> Option<&str> {
+    (!matches!(unit, "" | "bytes")).then_some(unit)
 }
 
 /// The last part of a metric's name, or all of it where that is ambiguous.
@@ -411,17 +273,4 @@ fn short_name<'m>(metric: &'m str, metrics: &IndexSet<&str>) -> &'m str {
         return metric;
     }
     metric.rsplit('.').next().unwrap_or(metric)
-}
-
-/// A row's label without the words that all rows begin with: enough to
-/// recognise it by, and short enough for a column's head.
-fn distinct_label<'c>(row: usize, cells: &'c [ListCell]) -> &'c str {
-    let label = cells[row].label.as_str();
-    let shared = label.char_indices().take_while(|(at, c)| {
-        let has = |other: &ListCell| other.label[*at..].starts_with(*c);
-        cells.iter().all(has)
-    });
-    let separators = shared.filter(|(_, c)| matches!(c, ' ' | '-' | '/' | ','));
-    let distinct = separators.last().map_or(label, |(at, _)| &label[at + 1..]);
-    if distinct.is_empty() || cells.len() < 2 { label } else { distinct }
 }

@@ -1,6 +1,6 @@
 //! GitHub-flavoured Markdown, <https://github.github.com/gfm/#tables-extension->.
 
-use super::Table;
+use super::{Column, Table};
 
 pub(super) fn render(tables: &[Table]) -> String {
     let tables: Vec<String> = tables.iter().map(table).collect();
@@ -12,12 +12,7 @@ fn table(table: &Table) -> String {
     if let Some(block) = &table.block {
         out.push_str(&format!("{}\n\n", escaped(block)));
     }
-    let rule = |label| if label { ":---" } else { "---:" };
-    out.push_str(&line(table.header.iter().map(|c| escaped(&c.title))));
-    out.push_str(&line(table.header.iter().map(|c| rule(c.label).to_string())));
-    for row in &table.rows {
-        out.push_str(&line(row.iter().map(|field| escaped(&field.text()))));
-    }
+    out.push_str(&if table.lines.is_empty() { grid(table) } else { lines(&table.lines) });
     if !table.footnotes.is_empty() {
         out.push('\n');
     }
@@ -25,6 +20,22 @@ fn table(table: &Table) -> String {
         out.push_str(&format!("- {}\n", escaped(note)));
     }
     out
+}
+
+fn grid(table: &Table) -> String {
+    let rule = |column: &Column| if column.label || column.beside { ":---" } else { "---:" };
+    let mut out = line(table.header.iter().map(|c| escaped(&c.title)));
+    out.push_str(&line(table.header.iter().map(|c| rule(c).to_string())));
+    for row in &table.rows {
+        out.push_str(&line(row.iter().map(|field| escaped(&field.text()))));
+    }
+    out
+}
+
+/// A backslash at its end keeps a line from running into the next.
+fn lines(lines: &[String]) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| escaped(line)).collect();
+    lines.join("\\\n") + "\n"
 }
 
 fn line(fields: impl Iterator<Item = String>) -> String {

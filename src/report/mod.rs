@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use crate::model::{CellId, Kind, Statistic};
+use crate::model::{CellId, Direction, Kind, Statistic};
 use crate::stats::Estimate;
 
 mod csv;
@@ -32,6 +32,8 @@ pub struct Table {
     pub header: Vec<Column>,
     /// Fields by row, one for each column.
     pub rows: Vec<Vec<Field>>,
+    /// What people read instead of header and rows; mostly empty.
+    pub lines: Vec<String>,
     /// What a reader must know to judge the numbers.
     pub footnotes: Vec<String>,
 }
@@ -43,6 +45,9 @@ pub struct Column {
     pub title: String,
     /// Whether the column names the rows.
     pub label: bool,
+    /// Whether the column belongs to the one before it, as a change does to a
+    /// value: nothing comes between them.
+    pub beside: bool,
 }
 
 /// One field of a table.
@@ -92,6 +97,8 @@ pub struct Measured {
     pub text: String,
     /// Unit of `value`.
     pub unit: String,
+    /// Which way is good.
+    pub better: Direction,
     /// What was measured.
     pub metric: String,
     /// The cell that was measured.
@@ -156,7 +163,10 @@ pub enum Format {
 /// and failures from guests: neither gets a control character through to the
 /// terminal.
 pub fn render(tables: &[Table], format: Format) -> String {
-    let tables: Vec<Table> = tables.iter().cloned().map(scrubbed).collect();
+    let mut tables: Vec<Table> = tables.iter().cloned().map(scrubbed).collect();
+    if matches!(format, Format::Text | Format::Markdown) {
+        share_footnotes(&mut tables);
+    }
     match format {
         Format::Text => text::render(&tables),
         Format::Markdown => markdown::render(&tables),
@@ -165,11 +175,22 @@ pub fn render(tables: &[Table], format: Format) -> String {
     }
 }
 
+/// Leaves to the last of a table's blocks the footnotes that all before it have too.
+fn share_footnotes(tables: &mut [Table]) {
+    for n in 1..tables.len() {
+        let (before, next) = (&tables[n - 1], &tables[n]);
+        if before.block.is_some() && before.title == next.title && before.footnotes == next.footnotes {
+            tables[n - 1].footnotes.clear();
+        }
+    }
+}
+
 fn scrubbed(mut table: Table) -> Table {
     scrub(&mut table.title);
     table.block.iter_mut().for_each(scrub);
     table.header.iter_mut().for_each(|c| scrub(&mut c.title));
     table.footnotes.iter_mut().for_each(scrub);
+    table.lines.iter_mut().for_each(scrub);
     for field in table.rows.iter_mut().flatten() {
         match field {
             Field::Text(text) => scrub(text),

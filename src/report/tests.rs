@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use super::{Field, Format, Table, render, tables};
 use crate::model::{
     Axis, BaseConfig, Benchmark, Boot, Cell, CellId, Derived, Direction, Failure, Kernel, Kind, Layout,
-    ListColumn, Matrix, Metric, Results, Sample, Source, Stage, Statistic, TableSpec, Toolchain,
+    ListColumn, Matrix, Metric, Results, Rows, Sample, Sign, Source, Stage, Statistic, TableSpec, Toolchain,
 };
 
 fn axis(name: &str, values: &[&str], labels: &[(&str, &str)]) -> Axis {
@@ -54,7 +54,10 @@ fn results(layout: Layout) -> Results {
         filter: BTreeMap::from([("arch".into(), vec!["riscv64".into()])]),
         statistic: Statistic::Mean,
         decimals: None,
+        significant: None,
         percent_decimals: 2,
+        sign: Sign::Raw,
+        block: None,
         layout,
     };
     Results {
@@ -153,7 +156,7 @@ fn pivot(metric: &str, derived: &[Derived]) -> Layout {
 fn list(columns: &[ListColumn]) -> Layout {
     Layout::List {
         columns: columns.to_vec(),
-        row: "{arch} {NR_CPUS} {OFFSTACK}".into(),
+        row: "{arch} {NR_CPUS} {OFFSTACK}".parse().unwrap(),
         baseline: BTreeMap::new(),
         mark_baseline: false,
     }
@@ -370,10 +373,254 @@ fn one_block_for_each_left_over_value() {
     assert!(text.contains("\n\na table\narch arm64\n\nNR_CPUS"));
 }
 
+/// NR_CPUS down, OFFSTACK across.
+fn compare(metric: &str) -> Layout {
+    let label = "{NR_CPUS}-cpus".parse().unwrap();
+    let rows = Rows::Axis { axis: "NR_CPUS".into(), metric: metric.into(), label };
+    Layout::Compare { columns: "OFFSTACK".into(), rows, geometric_mean: true }
+}
+
+/// Metrics down, OFFSTACK across.
+fn compare_metrics(metrics: &[(&str, Option<&str>)]) -> Layout {
+    let rows = metrics.iter().map(|(m, label)| (m.to_string(), label.map(str::to_string)));
+    let rows = Rows::Metrics(rows.collect());
+    Layout::Compare { columns: "OFFSTACK".into(), rows, geometric_mean: true }
+}
+
+fn only(arch: &str) -> BTreeMap<String, Vec<String>> {
+    BTreeMap::from([("arch".into(), vec![arch.into()])])
+}
+
+/// Rates, of which more is better.
+fn rates(results: Results, cell: &str, value: f64) -> Results {
+    let mut results = results.times(cell, 1, &[value]);
+    let sample = results.samples.last_mut().unwrap();
+    (sample.metric, sample.unit) = ("tbench.rate".into(), "MB/s".into());
+    sample.better = Direction::Higher;
+    results
+}
+
+#[test]
+fn changes_beside_values_and_their_geometric_mean() {
+    let results = results(compare("hackbench.time"))
+        .times("arm64-64-n", 1, &[5.0])
+        .times("arm64-64-y", 1, &[10.0])
+        .times("arm64-512-n", 1, &[12.0])
+        .times("arm64-512-y", 1, &[1.5])
+        .spec(|s| (s.filter, s.decimals) = (only("arm64"), Some(2)));
+    // Ratios 2 and 1/8: their product is 1/4, the root of that 1/2.
+    let expected = "\
+a table
+
+NR_CPUS (s)      onstack             offstack
+64-cpus:            5.00 (0.00 pct)     10.00 (100.00 pct)
+512-cpus:          12.00 (0.00 pct)      1.50 (-87.50 pct)
+geometric mean:   1.0000 (0.00 pct)    0.5000 (-50.00 pct)
+
+emulated wall clock (QEMU TCG): not a measure of real hardware
+one run in each cell: spread unknown
+geometric mean: of all rows' ratios to onstack
+";
+    assert_eq!(results.print(Format::Text), expected);
+    let better = results.spec(|s| s.sign = Sign::PositiveIsBetter);
+    let rows = body(&tables(&better)[0]);
+    assert_eq!(
+        [&rows[0][4], &rows[1][4], &rows[2][3], &rows[2][4]],
+        ["(-100.00 pct)", "(87.50 pct)", "0.5000", "(50.00 pct)"]
+    );
+    let notes = tables(&better).remove(0).footnotes;
+    assert_eq!(notes[2], "positive change = better: lower is better, so (base - new) / base");
+    assert!(
+        better
+            .print(Format::Markdown)
+            .contains("\n| 64-cpus | 5.00 | (0.00 pct) | 10.00 | (-100.00 pct) |\n")
+    );
+    assert!(better.print(Format::Csv).contains("\na table,,64-cpus,offstack change,(-100.00 pct),-100,%,"));
+}
+
+#[test]
+fn no_geometric_mean_over_some_of_the_rows() {
+    let table = tables(
+        &results(compare("hackbench.time"))
+            .times("riscv64-64-n", 1, &[5.0])
+            .times("riscv64-64-y", 1, &[5.0])
+            .times("riscv64-512-y", 1, &[5.0]),
+    )
+    .remove(0);
+    assert_eq!(
+        body(&table),
+        [
+            ["64-cpus", "5.0000", "(0.00 pct)", "5.0000", "(0.00 pct)"],
+            ["512-cpus", "-", "n/a", "5.0000", "n/a"],
+            ["geometric mean", "n/a", "n/a", "n/a", "n/a"],
+        ]
+    );
+    let note = "geometric mean: of all rows' ratios to onstack; n/a where a row has no value, \
+                or rows differ in which way is better";
+    assert_eq!(table.footnotes.last().unwrap(), note);
+
+    let failed = results(compare("hackbench.time"))
+        .times("arm64-64-n", 1, &[5.0])
+        .times("arm64-64-y", 1, &[4.0])
+        .times("arm64-512-n", 1, &[5.0])
+        .failed("arm64-512-y", Stage::Boot, "hang", "")
+        .spec(|s| s.filter = only("arm64"));
+    let rows = body(&tables(&failed)[0]);
+    assert_eq!(rows[1], ["512-cpus", "5.0000", "(0.00 pct)", "FAILED(hang)", "n/a"]);
+    assert_eq!(rows[2], ["geometric mean", "1.0000", "(0.00 pct)", "n/a", "n/a"]);
+}
+
+#[test]
+fn metrics_of_both_directions_are_compared() {
+    let layout = compare_metrics(&[("hackbench.time", None), ("tbench.rate", Some("tbench"))]);
+    let results = results(layout).times("arm64-64-n", 1, &[8.0]).times("arm64-64-y", 1, &[6.0]);
+    let results = rates(rates(results, "arm64-64-n", 200.0), "arm64-64-y", 220.0).spec(|s| {
+        s.filter =
+            BTreeMap::from([("arch".into(), vec!["arm64".into()]), ("NR_CPUS".into(), vec!["64".into()])]);
+        (s.significant, s.sign) = (Some(3), Sign::PositiveIsBetter);
+    });
+    let table = &tables(&results)[0];
+    assert_eq!(titles(table), ["metric", "onstack", "onstack change", "offstack", "offstack change"]);
+    assert_eq!(
+        body(table),
+        [
+            ["time (s)", "8", "(0.00 pct)", "6", "(25.00 pct)"],
+            ["tbench (MB/s)", "200", "(0.00 pct)", "220", "(10.00 pct)"],
+            // One of times and rates would say nothing.
+            ["geometric mean", "n/a", "n/a", "n/a", "n/a"],
+        ]
+    );
+    assert_eq!(
+        table.footnotes[2],
+        "positive change = better: (base - new) / base where lower is better, (new - base) / base where higher is"
+    );
+}
+
+#[test]
+fn values_keep_their_changes_in_wrapped_comparisons() {
+    let mut results = wide();
+    let rows = Rows::Axis {
+        axis: "OFFSTACK".into(),
+        metric: "vmlinux.file".into(),
+        label: "{OFFSTACK}".parse().unwrap(),
+    };
+    let layout = Layout::Compare { columns: "NR_CPUS".into(), rows, geometric_mean: false };
+    results = results.spec(|s| s.layout = layout);
+    let text = results.print(Format::Text);
+    let grid: Vec<&str> = text.lines().filter(|line| line.starts_with("onstack")).collect();
+    let row = "onstack:  20141704 (0.00 pct)  20141704 (0.00 pct)  20141704 (0.00 pct)";
+    assert_eq!(grid, [row; 4]);
+}
+
+#[test]
+fn the_sign_of_differences_in_pivots_and_lists() {
+    let better = |layout| {
+        results(layout)
+            .times("riscv64-64-n", 1, &[4.0])
+            .times("riscv64-64-y", 1, &[5.0])
+            .spec(|s| s.sign = Sign::PositiveIsBetter)
+    };
+    let note = "positive change = better: lower is better, so (base - new) / base";
+    let pivot = tables(&better(pivot("hackbench.time", &[Derived::Difference, Derived::Ratio]))).remove(0);
+    assert_eq!(body(&pivot)[2..], [["difference", "-25.00%", "n/a"], ["ratio", "1.2500", "n/a"]]);
+    assert!(pivot.footnotes.iter().any(|n| n == note));
+
+    let time = vec!["hackbench.time".to_string()];
+    let list = list(&[ListColumn::Difference(time.clone()), ListColumn::Ratio(time)]);
+    let list = tables(&better(list)).remove(0);
+    assert_eq!(titles(&list), ["difference of time to 64 onstack", "ratio of time to 64 onstack"]);
+    assert_eq!(body(&list), [["", ""], ["-25.00%", "1.2500"], ["n/a", "n/a"]]);
+    assert!(list.footnotes.iter().any(|n| n == note));
+}
+
+/// Durations in one good cell, another that failed, a third without any.
+fn with_lines() -> Results {
+    let lines = [
+        "{OFFSTACK}: mean {mean:hackbench.time} s,  {count:hackbench.time} runs",
+        "50/99: {p50:hackbench.time} {p99:hackbench.time}; per run {sum:hackbench.time/count:hackbench.time}",
+    ];
+    let lines = lines.iter().map(|line| line.parse().unwrap()).collect();
+    results(Layout::Lines { lines })
+        .times("riscv64-64-n", 1, &[1083760.0, 2.5])
+        .times("riscv64-64-n", 2, &[1.0, 13000.4])
+        .failed("riscv64-64-y", Stage::Benchmark, "timeout", "no word")
+        .spec(|s| (s.significant, s.block) = (Some(6), Some("{NR_CPUS} {OFFSTACK}".parse().unwrap())))
+}
+
+#[test]
+fn lines_in_text() {
+    let text = with_lines().print(Format::Text);
+    let expected = "\
+a table
+64 onstack
+
+onstack: mean 274191 s,  4 runs
+50/99: 2.5 13000.4; per run 274191
+
+emulated wall clock (QEMU TCG): not a measure of real hardware
+statistics of 4 runs in 2 boots; spread (standard deviation) up to 196.85%
+of the mean
+
+a table
+64 offstack
+
+offstack: mean FAILED(timeout) s,  FAILED(timeout) runs
+50/99: FAILED(timeout) FAILED(timeout); per run FAILED(timeout)
+
+riscv64-64-y: failed at benchmark hackbench, boot 2: no word
+
+a table
+512 offstack
+
+offstack: mean missing s,  missing runs
+50/99: missing missing; per run missing
+
+missing: not measured
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn lines_in_other_formats() {
+    let results = with_lines();
+    let markdown = results.print(Format::Markdown);
+    assert!(markdown.contains("\n\nonstack: mean 274191 s,  4 runs\\\n50/99: 2.5 13000.4;"), "{markdown}");
+    let csv = results.print(Format::Csv);
+    let p99 = "a table,64 onstack,riscv64-64-n,p99:hackbench.time,13000.4,13000.4,s,hackbench.time,p99,emulated wall clock,4,riscv64-64-n";
+    assert!(csv.lines().any(|line| line == p99), "{csv}");
+    let json: serde_json::Value = serde_json::from_str(&results.print(Format::Json)).unwrap();
+    assert_eq!(json[0]["columns"][2], "count:hackbench.time");
+    let count = &json[0]["rows"][0][2];
+    assert_eq!(
+        (&count["value"], &count["unit"], &count["statistic"]),
+        (&4.0.into(), &"".into(), &"count".into())
+    );
+    assert_eq!(json[0]["lines"][0], "onstack: mean 274191 s,  4 runs");
+    assert_eq!(json[1]["rows"][0][1]["failed"], "timeout");
+}
+
+#[test]
+fn blocks_share_footnotes_and_have_names_of_their_own() {
+    let results = results(pivot("vmlinux.file", &[]))
+        .spec(|s| (s.filter, s.block) = (BTreeMap::new(), Some("on {arch}".parse().unwrap())));
+    let text = |results: &Results| results.print(Format::Text);
+    assert!(text(&results).starts_with("a table\non riscv64\n\n"));
+    assert!(text(&results).contains("\non arm64\n"));
+    // The first block alone has an excluded cell.
+    assert_eq!(text(&results).matches("missing: not measured").count(), 2);
+    let alike = results.spec(|s| s.filter = BTreeMap::from([("NR_CPUS".into(), vec!["64".into()])]));
+    assert_eq!(text(&alike).matches("missing: not measured").count(), 1);
+    assert!(text(&alike).ends_with("\n\nmissing: not measured\n"));
+    assert!(alike.print(Format::Json).matches("missing: not measured").count() == 2, "data stay whole");
+}
+
 #[test]
 fn a_table_without_cells_says_so() {
     let nowhere = BTreeMap::from([("arch".to_string(), vec!["mips".to_string()])]);
-    for layout in [pivot("vmlinux.file", &[]), list(&[metric("vmlinux.file")])] {
+    let lines = Layout::Lines { lines: vec!["{mean:vmlinux.file}".parse().unwrap()] };
+    for layout in
+        [pivot("vmlinux.file", &[]), list(&[metric("vmlinux.file")]), compare("vmlinux.file"), lines]
+    {
         let results = results(layout).spec(|s| s.filter = nowhere.clone());
         let text = results.print(Format::Text);
         assert!(text.ends_with("no cell of the matrix belongs in this table\n"), "{text}");
@@ -455,7 +702,7 @@ fn list_compares_with_the_baseline() {
 fn list_with_a_failed_marked_baseline() {
     let layout = Layout::List {
         columns: vec![ListColumn::Label, metric("vmlinux.file"), difference(&["vmlinux.file"])],
-        row: "{OFFSTACK}{NR_CPUS} {what} {".into(),
+        row: "{OFFSTACK}{NR_CPUS} {what}".parse().unwrap(),
         baseline: BTreeMap::from([("OFFSTACK".into(), "y".into())]),
         mark_baseline: true,
     };
@@ -466,13 +713,13 @@ fn list_with_a_failed_marked_baseline() {
         "OFFSTACK is n",
     );
     let table = &tables(&results)[0];
-    assert_eq!(titles(table)[2], "difference of file to offstack64 {what} {");
+    assert_eq!(titles(table)[2], "difference of file to offstack64 {what}");
     assert_eq!(
         body(table),
         [
-            ["onstack64 {what} {", "100", "n/a"],
-            ["offstack64 {what} { (baseline)", "FAILED(symbol)", ""],
-            ["offstack512 {what} {", "missing", "n/a"],
+            ["onstack64 {what}", "100", "n/a"],
+            ["offstack64 {what} (baseline)", "FAILED(symbol)", ""],
+            ["offstack512 {what}", "missing", "n/a"],
         ]
     );
 }

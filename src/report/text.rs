@@ -21,7 +21,9 @@ fn table(table: &Table) -> String {
     }
     let columns: Vec<Column> = (0..table.header.len()).map(|at| Column::of(table, at)).collect();
     let mut paragraphs = vec![title];
-    if !table.rows.is_empty() {
+    if !table.lines.is_empty() {
+        paragraphs.push(table.lines.iter().flat_map(|line| folded(line)).collect());
+    } else if !table.rows.is_empty() {
         let blocks = blocks(&columns);
         paragraphs.extend(blocks.iter().map(|block| grid(block, table.rows.len())));
     }
@@ -36,6 +38,7 @@ fn table(table: &Table) -> String {
 struct Column<'a> {
     title: &'a str,
     label: bool,
+    beside: bool,
     fields: Vec<String>,
     /// Width of the widest field.
     fields_width: usize,
@@ -43,10 +46,19 @@ struct Column<'a> {
 
 impl<'a> Column<'a> {
     fn of(table: &'a Table, at: usize) -> Self {
-        let head = &table.header[at];
-        let field = |row: &Vec<super::Field>| row.get(at).map(|f| f.text().into_owned());
+        let &super::Column { ref title, label, beside } = &table.header[at];
+        // The published form of a comparison: `1-groups: 4.97 (0.00 pct) ...`.
+        let colon = if label && table.header.iter().any(|c| c.beside) { ":" } else { "" };
+        let field = |row: &Vec<super::Field>| row.get(at).map(|f| f.text().into_owned() + colon);
         let fields: Vec<String> = table.rows.iter().filter_map(field).collect();
-        Column { title: &head.title, label: head.label, fields_width: widest(&fields), fields }
+        // The title before it is that of both.
+        let title = if beside { "" } else { title };
+        Column { title, label, beside, fields_width: widest(&fields), fields }
+    }
+
+    /// Blanks between the column and the one before it.
+    fn gap(&self) -> usize {
+        if self.beside { 1 } else { GAP }
     }
 
     /// Width of the column under a title of these lines.
@@ -56,7 +68,7 @@ impl<'a> Column<'a> {
 
     fn pad(&self, text: &str, width: usize) -> String {
         let blanks = " ".repeat(width.saturating_sub(text.width()));
-        if self.label { format!("{text}{blanks}") } else { format!("{blanks}{text}") }
+        if self.label || self.beside { format!("{text}{blanks}") } else { format!("{blanks}{text}") }
     }
 }
 
@@ -67,7 +79,7 @@ fn widest(texts: &[String]) -> usize {
 /// Width of the columns when each one's title is wrapped at its cap.
 fn total_width(columns: &[&Column], caps: &[usize]) -> usize {
     let widths = columns.iter().zip(caps).map(|(c, cap)| c.width(&wrap(c.title, *cap)));
-    widths.sum::<usize>() + GAP * columns.len().saturating_sub(1)
+    widths.sum::<usize>() + columns.iter().skip(1).map(|c| c.gap()).sum::<usize>()
 }
 
 /// The columns in as few blocks as fit, every block with the rows' labels.
@@ -80,13 +92,13 @@ fn blocks<'c, 'a>(columns: &'c [Column<'a>]) -> Vec<Vec<&'c Column<'a>>> {
         block.iter().map(|at| &columns[*at]).collect()
     };
     let narrowest = |block: &[&Column]| total_width(block, &vec![1; block.len()]);
-    for at in (0..columns.len()).filter(|at| !columns[*at].label) {
-        let longer = blocks.last().map(|block| [block.as_slice(), &[at]].concat());
+    for group in groups(columns) {
+        let longer = blocks.last().map(|block| [block.as_slice(), &group].concat());
         match (blocks.last_mut(), longer) {
             (Some(block), Some(longer)) if narrowest(&pick(&longer)) <= WIDTH => {
                 *block = longer;
             }
-            _ => blocks.push(labels().chain([at]).collect()),
+            _ => blocks.push(labels().chain(group).collect()),
         }
     }
     if blocks.is_empty() {
@@ -95,15 +107,30 @@ fn blocks<'c, 'a>(columns: &'c [Column<'a>]) -> Vec<Vec<&'c Column<'a>>> {
     blocks.iter().map(|block| pick(block)).collect()
 }
 
+/// Columns that stay together: each with those beside it.
+fn groups(columns: &[Column]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for at in (0..columns.len()).filter(|at| !columns[*at].label) {
+        match groups.last_mut() {
+            Some(group) if columns[at].beside => group.push(at),
+            _ => groups.push(vec![at]),
+        }
+    }
+    groups
+}
+
 fn grid(columns: &[&Column], rows: usize) -> Vec<String> {
     let titles = titles(columns);
     let height = titles.iter().map(Vec::len).max().unwrap_or(0);
     let widths = columns.iter().zip(&titles).map(|(c, title)| c.width(title));
     let widths: Vec<usize> = widths.collect();
     let line = |texts: Vec<&str>| {
-        let cells = columns.iter().zip(&widths).zip(texts);
-        let cells: Vec<String> = cells.map(|((c, width), text)| c.pad(text, *width)).collect();
-        cells.join(&" ".repeat(GAP)).trim_end().to_string()
+        let mut line = String::new();
+        for (n, ((column, width), text)) in columns.iter().zip(&widths).zip(texts).enumerate() {
+            line.push_str(&" ".repeat(if n == 0 { 0 } else { column.gap() }));
+            line.push_str(&column.pad(text, *width));
+        }
+        line.trim_end().to_string()
     };
     // Short titles stand on the last lines, next to what they are titles of.
     let title_line = |n: usize| {
@@ -153,6 +180,12 @@ fn caps(columns: &[&Column]) -> Vec<usize> {
 /// A text as lines that fit a commit message.
 pub fn paragraph(text: &str) -> String {
     wrap(text, WIDTH).join("\n") + "\n"
+}
+
+/// A line as it is where it fits, blanks and all.
+fn folded(line: &str) -> Vec<String> {
+    let line = line.trim_end();
+    if line.width() <= WIDTH { vec![line.to_string()] } else { wrap(line, WIDTH) }
 }
 
 /// Lines of whole words, as many words a line as `width` has room for.
