@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -39,12 +40,18 @@ fn results(name: &str) -> Results {
     results
 }
 
-/// The only table of a published run, after comparing its text.
-fn published(name: &str) -> Table {
-    let mut tables = tables(&results(name));
+/// The tables of a published run, after comparing their text.
+fn all_published(name: &str) -> Vec<Table> {
+    let tables = tables(&results(name));
     let expected = fs::read_to_string(directory(name).join("expected.txt")).unwrap();
     assert_eq!(render(&tables, Format::Text), expected);
     assert!(expected.lines().all(|line| line.len() <= 75));
+    tables
+}
+
+/// The only table of a published run.
+fn published(name: &str) -> Table {
+    let mut tables = all_published(name);
     assert_eq!(tables.len(), 1);
     tables.remove(0)
 }
@@ -102,4 +109,63 @@ fn arm64_hackbench() {
         ["256 CPUs on stack (baseline)", "512 CPUs on stack", "512 CPUs off stack"]
     );
     assert_eq!(column(&table, "time (s)"), ["7.8564", "7.8713", "7.8916"]);
+}
+
+/// A block of `sched-idle-search/published.toml`.
+#[derive(serde::Deserialize)]
+struct Changes {
+    table: String,
+    mode: String,
+    published: Vec<f64>,
+    expected: Vec<f64>,
+}
+
+#[test]
+fn sched_idle_search() {
+    let tables = all_published("sched-idle-search");
+    let text = fs::read_to_string(directory("sched-idle-search").join("published.toml")).unwrap();
+    let mut blocks: BTreeMap<String, Vec<Changes>> = toml::from_str(&text).unwrap();
+    let blocks = blocks.remove("block").unwrap();
+    assert_eq!((blocks.len(), tables.len()), (15, 15));
+    let mut truncated = 0;
+    for (block, table) in blocks.iter().zip(&tables) {
+        assert_eq!((&block.table, Some(&block.mode)), (&table.title, table.block.as_ref()));
+        let pct = |value: &f64| format!("({value:.2} pct)");
+        assert_eq!(column(table, "util-avg change"), block.expected.iter().map(pct).collect::<Vec<_>>());
+        assert!(column(table, "sched-tip change").iter().all(|change| change == "(0.00 pct)"));
+        let slips = block.published.iter().zip(&block.expected).filter(|(p, e)| p != e);
+        truncated += slips.inspect(|(p, e)| assert!(p.abs() < e.abs(), "{p} {e}")).count();
+    }
+    assert!(truncated > 0);
+    let tbench = tables.iter().find(|t| t.title == "tbench").unwrap();
+    let note = "positive change = better: higher is better, so (new - base) / base";
+    assert_eq!(tbench.footnotes.last().unwrap(), note);
+}
+
+#[test]
+fn topology_span() {
+    let table = published("topology-span");
+    assert_eq!(column(&table, "before"), ["2.18", "2089.765", "2.33"]);
+    assert_eq!(column(&table, "after"), ["1.01", "970.038", "1.14"]);
+    // (2.18 - 1.01) / 2.18, (2089.765 - 970.038) / 2089.765, (2.33 - 1.14) / 2.33
+    assert_eq!(column(&table, "after change"), ["(53.67 pct)", "(53.58 pct)", "(51.07 pct)"]);
+}
+
+#[test]
+fn rcuscale_offsets() {
+    let [same, next] = all_published("rcuscale-offsets").try_into().unwrap();
+    assert_eq!(next.block.unwrap(), "reader_cpu_offset=0 writer_cpu_offset=1");
+    assert_eq!(next.lines[1], "Minimum grace-period duration: 8999.84");
+    assert_eq!(
+        same.lines,
+        [
+            "Average grace-period duration: 108376 microseconds",
+            "Minimum grace-period duration: 13000.4",
+            "50th percentile grace-period duration: 115000",
+            "90th percentile grace-period duration: 121000",
+            "99th percentile grace-period duration: 121004",
+            "Maximum grace-period duration: 219000",
+            "Grace periods: 101 Batches: 1 Ratio: 101",
+        ]
+    );
 }
