@@ -472,8 +472,12 @@ fn no_geometric_mean_over_some_of_the_rows() {
 
 #[test]
 fn metrics_of_both_directions_are_compared() {
-    let layout = compare_metrics(&[("hackbench.time", None), ("tbench.rate", Some("tbench"))]);
-    let results = results(layout).times("arm64-64-n", 1, &[8.0]).times("arm64-64-y", 1, &[6.0]);
+    let layout =
+        compare_metrics(&[("hackbench.time", None), ("tbench.rate", Some("tbench")), ("vmlinux.bss", None)]);
+    let results = results(layout)
+        .times("arm64-64-n", 1, &[8.0])
+        .times("arm64-64-y", 1, &[6.0])
+        .sizes("vmlinux.bss", &[("arm64-64-n", 100.0), ("arm64-64-y", 99.0)]);
     let results = rates(rates(results, "arm64-64-n", 200.0), "arm64-64-y", 220.0).spec(|s| {
         s.filter =
             BTreeMap::from([("arch".into(), vec!["arm64".into()]), ("NR_CPUS".into(), vec!["64".into()])]);
@@ -486,12 +490,13 @@ fn metrics_of_both_directions_are_compared() {
         [
             ["time (s)", "8", "(0.00 pct)", "6", "(25.00 pct)"],
             ["tbench (MB/s)", "200", "(0.00 pct)", "220", "(10.00 pct)"],
+            ["bss (bytes)", "100", "(0.00 pct)", "99", "(1.00 pct)"],
             // One of times and rates would say nothing.
             ["geometric mean", "n/a", "n/a", "n/a", "n/a"],
         ]
     );
     assert_eq!(
-        table.footnotes[2],
+        table.footnotes[3],
         "positive change = better: (base - new) / base where lower is better, (new - base) / base where higher is"
     );
 }

@@ -1,7 +1,7 @@
 //! Comparisons: the change to the first column's value beside every value.
 
 use super::pivot::{Place, labelled};
-use super::{View, direction, labels, short_name, unit_shown, values};
+use super::{View, direction, labels, short_name, values};
 use crate::model::Rows;
 use crate::report::{Column, Field, Table};
 use crate::stats;
@@ -9,7 +9,7 @@ use crate::stats;
 /// A row before its changes are computed.
 struct Row<'a> {
     label: String,
-    unit: Option<&'a str>,
+    unit: &'a str,
     fields: Vec<Field>,
 }
 
@@ -27,10 +27,10 @@ impl<'a> View<'a> {
     fn comparison(self, columns: &str, rows: &Rows, geometric_mean: bool, block: &Place<'a>) -> Table {
         let measured = self.rows(columns, rows, block);
         // A unit that all rows have stands above them.
-        let unit = measured.first().and_then(|row| row.unit);
-        let unit = unit.filter(|unit| measured.iter().all(|row| row.unit == Some(unit)));
+        let shared = measured.first().map_or("", |row| row.unit);
+        let shared = if measured.iter().all(|row| row.unit == shared) { shared } else { "" };
         let row = |row: &Row| {
-            let own_unit = row.unit.filter(|_| unit.is_none());
+            let own_unit = if shared.is_empty() { row.unit } else { "" };
             labelled(with_unit(&row.label, own_unit), self.with_changes(&row.fields))
         };
         let mut body: Vec<Vec<Field>> = measured.iter().map(row).collect();
@@ -39,7 +39,7 @@ impl<'a> View<'a> {
             Rows::Axis { axis, .. } => axis,
             Rows::Metrics(_) => "metric",
         };
-        let mut header = vec![labels(with_unit(corner, unit))];
+        let mut header = vec![labels(with_unit(corner, shared))];
         let titles: Vec<&str> = self.values(columns).iter().map(|v| self.label(columns, v)).collect();
         header.extend(titles.iter().flat_map(|title| value_and_change(title)));
 
@@ -63,7 +63,7 @@ impl<'a> View<'a> {
                     let on = |axis: &str| place.iter().find(|(a, _)| *a == axis).map(|(_, value)| *value);
                     let label = self.filled(label, on, |piece| piece.to_string());
                     let fields = self.across(metric, &place, columns);
-                    Row { label, unit: unit_shown(self.unit(metric)), fields }
+                    Row { label, unit: self.unit(metric), fields }
                 };
                 self.values(axis).iter().map(row).collect()
             }
@@ -71,7 +71,7 @@ impl<'a> View<'a> {
                 let all = metrics.keys().map(String::as_str).collect();
                 let row = |(metric, label): (&String, &Option<String>)| Row {
                     label: label.as_deref().unwrap_or(short_name(metric, &all)).to_string(),
-                    unit: unit_shown(self.unit(metric)),
+                    unit: self.unit(metric),
                     fields: self.across(metric, block, columns),
                 };
                 metrics.iter().map(row).collect()
@@ -109,8 +109,8 @@ impl<'a> View<'a> {
     }
 }
 
-fn with_unit(label: &str, unit: Option<&str>) -> String {
-    unit.map_or_else(|| label.to_string(), |unit| format!("{label} ({unit})"))
+fn with_unit(label: &str, unit: &str) -> String {
+    if unit.is_empty() { label.to_string() } else { format!("{label} ({unit})") }
 }
 
 fn value_and_change(title: &str) -> [Column; 2] {
