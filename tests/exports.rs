@@ -28,7 +28,7 @@ fn junit_has_a_test_for_each_cell() {
     let suite = &read.test_suites[0];
     assert_eq!((suite.tests, suite.failures), (results.matrix.cells.len(), 1));
     assert_eq!(xml.matches("not measured").count(), 1);
-    assert!(xml.contains("boot: panic") && xml.contains("&lt;script>alert(1)&lt;/script>"), "{xml}");
+    assert!(xml.contains("boot: panic") && xml.contains("&lt;script") && !xml.contains("<script"), "{xml}");
     let first = suite.test_cases[0].system_out.as_ref().unwrap();
     assert!(first.as_str().contains("native wall clock"), "{first:?}");
 }
