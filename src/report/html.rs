@@ -65,7 +65,9 @@ fn section(table: &Table) -> Markup {
                     }
                 }
             }
-            @if !table.rows.is_empty() {
+            @if !table.lines.is_empty() {
+                pre { (table.lines.join("\n")) }
+            } @else if !table.rows.is_empty() {
                 div.wide { table {
                     thead { tr { @for column in &table.header { th scope="col" { (column.title) } } } }
                     tbody { @for row in &table.rows { tr {

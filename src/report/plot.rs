@@ -43,8 +43,8 @@ const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 16.0;
-const TOP: f64 = 14.0;
-const BOTTOM: f64 = 46.0;
+const TOP: f64 = 30.0;
+const BOTTOM: f64 = 34.0;
 const TICKS: f64 = 5.0;
 
 /// Draws `plot`; `None` without at least two values to compare.
@@ -67,9 +67,9 @@ pub fn svg(plot: &Plot) -> Option<Markup> {
                 text.tick x=(LEFT - 8.0) y=(px(y + 4.0)) text-anchor="end" { (scale.text(tick)) }
             }
             @for (at, category) in plot.categories.iter().enumerate() {
-                text.tick x=(px(x(at))) y=(HEIGHT - BOTTOM + 18.0) text-anchor="middle" { (category) }
+                text.tick x=(px(x(at))) y=(HEIGHT - BOTTOM + 22.0) text-anchor="middle" { (category) }
             }
-            text.tick x="4" y=(HEIGHT - 8.0) { (plot.unit) }
+            text.tick x=(LEFT - 8.0) y="16" text-anchor="end" { (plot.unit) }
             @for (n, series) in plot.series.iter().enumerate() {
                 (line(n, series, &scale, x))
             }
