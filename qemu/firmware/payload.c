@@ -218,18 +218,22 @@ static bool starts(const void *s, const char *prefix)
 	return 1;
 }
 
-/* Counts the harts, and what is right about the reservation: reg and no-map. */
+/*
+ * Counts the harts, and what is right about the reservation: reg and no-map.
+ * -1 if the tree is broken or an APLIC of M-mode is left to a driver.
+ */
 static int walk(const u8 *fdt, u64 *cpus)
 {
 	const u8 *p = fdt + be32(fdt + 8), *name;
 	u32 token, len, depth = 0;
-	bool in_cpus = 0, in_fw = 0;
+	bool in_cpus = 0, in_fw = 0, delegates = 0, compatible = 0;
 	int right = 0;
 
 	for (; (token = be32(p)) != 9; ) {
 		p += 4;
 		if (token == 1) {
 			depth++;
+			delegates = compatible = 0;
 			in_cpus = depth == 2 ? starts(p, "cpus") : in_cpus;
 			in_fw = depth == 3 && starts(p, "firmware@80000000");
 			*cpus += depth == 3 && in_cpus && starts(p, "cpu@");
@@ -247,6 +251,10 @@ static int walk(const u8 *fdt, u64 *cpus)
 					 be32(p + 20) == 0x100000;
 			if (in_fw && starts(name, "no-map"))
 				right += len == 0;
+			delegates |= starts(name, "riscv,delegate");
+			compatible |= starts(name, "compatible");
+			if (delegates && compatible)
+				return -1;
 			p += 8 + ((len + 3) & ~3U);
 		}
 	}
@@ -578,6 +586,40 @@ static void test_ipi(void)
 	ok(!load(&ipis[last]) && !(csr_read(sip) & IRQ_SSI), "an invalid mask sends nothing");
 }
 
+/* --- the other harts' timers --- */
+
+static void job_timer(u64 hart)
+{
+	u64 due = now() + SECOND / 2000;
+
+	(void)hart;
+	csr_write(sie, IRQ_STI);
+	call(TIME, 0, due);
+	while (!(csr_read(sip) & IRQ_STI))
+		wfi();
+	if (now() < due)
+		increment(&wrong);
+	call(TIME, 0, -1);
+	if (csr_read(sip) & IRQ_STI)
+		increment(&wrong);
+	csr_write(sie, IRQ_SSI);
+}
+
+/* One at a time: of two harts with each other's timer, neither would wake. */
+static void test_timers(void)
+{
+	bool good = 1;
+	u64 h;
+
+	for (h = harts - 1; good && h >= 1; h -= h > 64 ? 7 : 1) {
+		store(&done, 0);
+		store(&job[h], job_timer);
+		call(IPI, 0, 1, h);
+		good &= wait_for(load(&done) == 1);
+	}
+	ok(good && !load(&wrong), "every hart has its timer");
+}
+
 /* --- remote fences --- */
 
 static u32 rounds;
@@ -710,6 +752,7 @@ void __attribute__((noreturn)) test_main(u64 hart, const u8 *fdt)
 	test_start();
 	if (!again) {
 		test_ipi();
+		test_timers();
 		test_fences();
 		test_suspend();
 		test_restart(harts > 64 ? 3 : 10);

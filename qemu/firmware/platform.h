@@ -12,10 +12,11 @@
 #define STACK_SHIFT	10
 #define STACK_SIZE	(1 << STACK_SHIFT)
 
-/* virt's memory map; the same addresses with the CLINT and with aclint=on. */
+/* QEMU's own bound, too: a NUMA node is a socket, with interrupt devices of its own. */
+#define MAX_SOCKETS	4
+
+/* virt's memory map, as far as the device tree is not asked. */
 #define FINISHER	0x00100000	/* SiFive test device: power off, reset */
-#define CLINT_MSIP	0x02000000	/* u32 per hart */
-#define CLINT_MTIMECMP	0x02004000	/* u64 per hart */
 #define UART		0x10000000	/* NS16550A, one byte per register */
 
 /* Interrupt bits of mip, mie and mideleg. */

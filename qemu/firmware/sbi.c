@@ -70,6 +70,7 @@ struct hart {
 	u32 state;			/* HSM */
 	u32 ipi;			/* a supervisor software interrupt is due */
 	bool sstc;			/* the supervisor's timer is stimecmp */
+	u64 msip, mtimecmp;		/* addresses of its CLINT registers */
 	u64 start_addr;			/* not 0: leave park() for there */
 	u64 opaque;
 	/*
@@ -241,7 +242,7 @@ static bool entry_ok(u64 addr)
 static void kick(u64 hart)
 {
 	barrier();
-	mmio(u32, CLINT_MSIP + 4 * hart) = 1;
+	mmio(u32, harts[hart].msip) = 1;
 }
 
 /*
@@ -301,7 +302,7 @@ static void poll(struct hart *me)
 		csr_set(mip, IRQ_STI);
 	}
 	if (irq & IRQ_MSI) {
-		mmio(u32, CLINT_MSIP + 4 * id_of(me)) = 0;
+		mmio(u32, me->msip) = 0;
 		barrier();
 		if (swap(&me->ipi, 0))
 			csr_set(mip, IRQ_SSI);
@@ -511,7 +512,7 @@ static void set_timer(struct hart *me, u64 when)
 		return;
 	}
 	/* The CLINT interrupts M-mode, poll() passes it on once. */
-	mmio(u64, CLINT_MTIMECMP + 8 * id_of(me)) = when;
+	mmio(u64, me->mtimecmp) = when;
 	csr_clear(mip, IRQ_STI);
 	csr_set(mie, IRQ_MTI);
 }
@@ -667,7 +668,7 @@ void trap(struct frame *f)
 		f->ret = call(me, ext, f->a[6], f->a);
 }
 
-/* --- device tree: count the harts, find the end of RAM, hide the firmware --- */
+/* --- device tree: harts, their CLINTs, the end of RAM; hide the firmware --- */
 
 enum { FDT_BEGIN_NODE = 1, FDT_END_NODE, FDT_PROP, FDT_NOP, FDT_END = 9 };
 
@@ -728,55 +729,200 @@ static const u8 *copy(u8 *to, const void *from, u64 n)
 	return to;
 }
 
-/* What fdt_scan() looks for. */
-struct machine {
-	u64 cpus, clints, ram_size;
-	bool has_reserved;
+/* A CLINT, or one of the two devices that it is with aclint=on, or an APLIC. */
+struct device {
+	const char *node;
+	u64 reg[2];			/* addresses */
+	const u8 *irqs;			/* interrupts-extended: phandle and number each */
+	u32 irqs_len;
+	u32 delegate[3];		/* an APLIC's child, and the sources it gets */
+	u8 *compatible;
+	u32 compatible_len;
 };
 
-/*
- * Nodes as far as depth 3 (/cpus/cpu@0) are told apart by their parent at depth
- * 2.  Two clints mean two sockets, where hart numbers and CLINT registers no
- * longer go together by one formula.
- */
-static void fdt_node(struct machine *m, u32 depth, const char *parent, const char *name)
+#define MAX_DEVICES	(4 * MAX_SOCKETS)
+
+/* What the device tree says; too much for the stack. */
+static struct machine {
+	u64 cpus, ram_size, ram_top;
+	bool has_reserved;
+	u32 hart;			/* whose node is being read */
+	u32 intc[MAX_HARTS];		/* phandle of each hart's interrupt controller */
+	u32 devices;
+	struct device device[MAX_DEVICES];
+} machine;
+
+/* The node at each depth (/cpus/cpu@0/interrupt-controller has depth 4). */
+struct path {
+	u32 depth;
+	const char *name[8];
+};
+
+static bool in_cpu(const struct path *at)
 {
-	if (depth == 2 && matches(name, "reserved-memory", 1))
+	return at->depth >= 3 && matches(at->name[2], "cpus", 1) &&
+	       matches(at->name[3], "cpu@", 0);
+}
+
+static bool is_device(const struct path *at)
+{
+	return at->depth == 3 &&
+	       (matches(at->name[3], "clint@", 0) || matches(at->name[3], "mswi@", 0) ||
+		matches(at->name[3], "mtimer@", 0) || matches(at->name[3], "aplic@", 0));
+}
+
+static void fdt_node(struct machine *m, const struct path *at)
+{
+	if (at->depth == 2 && matches(at->name[2], "reserved-memory", 1))
 		m->has_reserved = 1;
-	if (depth == 3 && matches(parent, "cpus", 1) && matches(name, "cpu@", 0))
+	if (at->depth == 3 && in_cpu(at))
 		m->cpus++;
-	if (depth == 3 && (matches(name, "clint@", 0) || matches(name, "mswi@", 0)))
-		m->clints++;
+	if (is_device(at)) {
+		if (m->devices == MAX_DEVICES)
+			panic("too many interrupt devices");
+		m->device[m->devices++].node = at->name[3];
+	}
+}
+
+static void fdt_device(struct device *d, const char *name, const u8 *value, u32 len)
+{
+	u32 i;
+
+	if (matches(name, "reg", 1))
+		for (i = 0; i < 2 && 16 * i + 16 <= len; i++)
+			d->reg[i] = get64(value + 16 * i);
+	if (matches(name, "interrupts-extended", 1)) {
+		d->irqs = value;
+		d->irqs_len = len;
+	}
+	if (matches(name, "compatible", 1)) {
+		d->compatible = (u8 *)value;
+		d->compatible_len = len;
+	}
+	if (matches(name, "riscv,delegate", 1) && len == sizeof(d->delegate))
+		for (i = 0; i < 3; i++)
+			d->delegate[i] = get32(value + 4 * i);
+}
+
+/* virt has 2 address and 2 size cells; harts are named by one or two. */
+static void fdt_prop(struct machine *m, const struct path *at, const char *name,
+		     const u8 *value, u32 len)
+{
+	if (at->depth == 2 && matches(at->name[2], "memory@", 0) && len == 16 &&
+	    matches(name, "reg", 1)) {
+		u64 top = get64(value) + get64(value + 8);
+
+		m->ram_size += get64(value + 8);
+		m->ram_top = top > m->ram_top ? top : m->ram_top;
+	}
+	if (at->depth == 3 && in_cpu(at) && matches(name, "reg", 1) && len >= 4) {
+		m->hart = get32(value + len - 4);
+		if (m->hart >= MAX_HARTS)
+			panic("number of harts not supported");
+	}
+	if (at->depth == 4 && in_cpu(at) && matches(name, "phandle", 1))
+		m->intc[m->hart] = get32(value);
+	if (is_device(at))
+		fdt_device(&m->device[m->devices - 1], name, value, len);
 }
 
 static void fdt_scan(const u8 *fdt, struct machine *m)
 {
 	const char *strings = (const char *)fdt + get32(fdt + FDT_STRINGS);
 	const u8 *p = fdt + get32(fdt + FDT_STRUCT);
-	const char *parent = "";
-	u32 token, len, depth = 0;
+	struct path at;
+	u32 token, len;
 
+	at.depth = 0;
 	while ((token = get32(p)) != FDT_END) {
 		p += 4;
 		if (token == FDT_BEGIN_NODE) {
-			if (++depth == 2)
-				parent = (const char *)p;
-			fdt_node(m, depth, parent, (const char *)p);
+			if (++at.depth == sizeof(at.name) / sizeof(at.name[0]))
+				panic("malformed device tree");
+			at.name[at.depth] = (const char *)p;
+			fdt_node(m, &at);
 			p += (length((const char *)p) + 4) & ~3UL;
 		} else if (token == FDT_PROP) {
 			len = get32(p);
-			/* virt has 2 address and 2 size cells */
-			if (depth == 2 && matches(parent, "memory@", 0) && len == 16 &&
-			    matches(strings + get32(p + 4), "reg", 1) &&
-			    get64(p + 8) == (u64)fw_start)
-				m->ram_size = get64(p + 16);
+			fdt_prop(m, &at, strings + get32(p + 4), p + 8, len);
 			p += 8 + ((len + 3) & ~3U);
 		} else if (token == FDT_END_NODE) {
-			depth--;
+			at.depth--;
 		} else if (token != FDT_NOP) {
 			panic("malformed device tree");
 		}
 	}
+}
+
+/* The search begins near the hart of the last one: most often that is it, or the next. */
+static u32 hart_of(const struct machine *m, u32 phandle, u32 near)
+{
+	u32 i, h;
+
+	for (i = 0; i < MAX_HARTS; i++) {
+		h = (near + i) % MAX_HARTS;
+		if (m->intc[h] == phandle)
+			return h;
+	}
+	panic("an interrupt of no hart");
+}
+
+/*
+ * A CLINT has one register of each kind per hart that its interrupts go to; the
+ * first is that of the hart with the lowest number.
+ */
+static void clint_init(const struct machine *m, const struct device *d)
+{
+	bool swi = !matches(d->node, "mtimer@", 0), timer = !matches(d->node, "mswi@", 0);
+	u64 mtimecmp = swi ? d->reg[0] + 0x4000 : d->reg[1];
+	u32 i, h = 0, first = MAX_HARTS;
+
+	for (i = 0; i < d->irqs_len; i += 8) {
+		h = hart_of(m, get32(d->irqs + i), h);
+		first = h < first ? h : first;
+	}
+	for (i = 0; i < d->irqs_len; i += 8) {
+		h = hart_of(m, get32(d->irqs + i), h);
+		if (swi)
+			harts[h].msip = d->reg[0] + 4 * (h - first);
+		if (timer)
+			harts[h].mtimecmp = mtimecmp + 8 * (h - first);
+	}
+}
+
+#define APLIC_DELEGATE	(1 << 10)	/* to child 0; in sourcecfg, a word per source */
+
+/*
+ * With aia=aplic M-mode has to give the supervisor the devices' interrupts, and
+ * to keep it from what gives them: a node that is compatible with nothing has no
+ * driver.
+ */
+static void aplic_init(const struct device *d)
+{
+	u8 *end = d->compatible + ((d->compatible_len + 3) & ~3U), *p;
+	u64 source;
+
+	if (!d->delegate[1] || !d->compatible)
+		return;
+	for (source = d->delegate[1]; source <= d->delegate[2]; source++)
+		mmio(u32, d->reg[0] + 4 * source) = APLIC_DELEGATE;
+	for (p = d->compatible - 12; p < end; p += 4)
+		put32(p, FDT_NOP);
+}
+
+static void devices_init(const struct machine *m)
+{
+	u32 i, h;
+
+	for (i = 0; i < m->devices; i++) {
+		if (matches(m->device[i].node, "aplic@", 0))
+			aplic_init(&m->device[i]);
+		else
+			clint_init(m, &m->device[i]);
+	}
+	for (h = 0; h < m->cpus; h++)
+		if (!harts[h].msip || !harts[h].mtimecmp)
+			panic("a hart without a CLINT");
 }
 
 /* Property names of the node below, and where in this block each begins. */
@@ -853,19 +999,19 @@ struct fw_dynamic {
 /* The boot hart; called by head.S. */
 void __attribute__((noreturn)) boot(u64 hartid, u8 *fdt, const struct fw_dynamic *info)
 {
-	struct machine m = { 0 };
+	struct machine *m = &machine;
 
 	if (!fdt || get32(fdt + FDT_MAGIC) != 0xd00dfeed)
 		panic("no device tree");
-	fdt_scan(fdt, &m);
-	if (!m.cpus || m.cpus > MAX_HARTS)
+	fdt_scan(fdt, m);
+	if (!m->cpus || m->cpus > MAX_HARTS)
 		panic("number of harts not supported");
-	if (m.clints != 1)
-		panic("more than one socket is not supported");
-	if (!m.ram_size || m.has_reserved)
+	/* Nodes share one range of RAM; a hole in it would pass for RAM. */
+	if (!m->ram_size || m->ram_top - m->ram_size != (u64)fw_start || m->has_reserved)
 		panic("device tree is not QEMU virt's");
-	nr_harts = m.cpus;
-	ram_end = (u64)fw_start + m.ram_size;
+	devices_init(m);
+	nr_harts = m->cpus;
+	ram_end = m->ram_top;
 	fdt_reserve(fdt);
 
 	if (info->magic != FW_DYNAMIC_MAGIC || info->next_mode != MODE_S ||
