@@ -24,6 +24,15 @@
  *   cpus-online N/M		staged onlining has N CPUs of the M asked for;
  *				every 16 CPUs or 5 s, and at its end
  *   cpu-failed CPU TEXT	this CPU didn't come online, and why
+ *   topology packages=N clusters=N cores=N threads=N
+ *				once the CPUs are online: packages of the machine,
+ *				clusters of each package, cores of each cluster and
+ *				threads of each core, of what is online; MIN-MAX
+ *				where they differ, ? where the kernel doesn't tell
+ *   nodes LIST			NUMA nodes; ? if the kernel knows of none
+ *   node N cpus=LIST memory=KB distances=D,D,...
+ *				one for each: CPUs online, MemTotal, and how far
+ *				the nodes are in the order of LIST
  *   begin BENCH ITERATION	a run starts; BENCH from 0, ITERATION from 1
  *   out LINE			a line of its stdout or stderr
  *   truncated BYTES		there was more output than that; the rest is dropped
@@ -79,6 +88,7 @@
 #define PORT_NAME	"matrix.results"
 #define JOB_FILE	"/matrix/job"
 #define CPU_DIR		"/sys/devices/system/cpu/"
+#define NODE_DIR	"/sys/devices/system/node/"
 
 #define LINE_SIZE	4096		/* of a message, with its newline */
 #define FILE_SIZE	4096		/* of what is read from /proc and /sys */
@@ -118,6 +128,17 @@ struct bench {
 	size_t args, envs;
 	char *argv[MAX_ARGS + 1];
 	char *envp[MAX_ENV + 3];	/* and our own two, and the end */
+};
+
+/* Levels of the CPU topology, each within the one before. */
+enum { PACKAGE, CLUSTER, CORE, THREAD, LEVELS };
+
+struct place {
+	long id[THREAD];		/* unique within the level before only */
+};
+
+struct range {
+	unsigned long min, max;
 };
 
 struct job {
@@ -329,17 +350,18 @@ static void say_cpus(void)
 	    read_text(CPU_DIR "online", online));
 }
 
-static void say_memory(void)
+/* MemTotal in KB, of /proc/meminfo or of a node's, as text. */
+static const char *memory_of(const char *path, char text[32])
 {
 	char buf[FILE_SIZE], *total;
 	unsigned long kb;
 
-	read_text("/proc/meminfo", buf);
+	read_text(path, buf);
 	total = strstr(buf, "MemTotal:");
-	if (total && sscanf(total, "MemTotal: %lu kB", &kb) == 1)
-		say("memory", "%lu", kb);
-	else
-		say("memory", "?");
+	if (!total || sscanf(total, "MemTotal: %lu kB", &kb) != 1)
+		return strcpy(text, "?");
+	snprintf(text, 32, "%lu", kb);
+	return text;
 }
 
 static void say_notes(void)
@@ -361,7 +383,7 @@ static void say_notes(void)
 
 static void say_facts(const char *uptime)
 {
-	char buf[FILE_SIZE];
+	char buf[FILE_SIZE], kb[32];
 	struct utsname name;
 
 	say("matrix-agent", "%d", VERSION);
@@ -372,7 +394,7 @@ static void say_facts(const char *uptime)
 	say("cmdline", "%s", read_text("/proc/cmdline", buf));
 	say("kernel-max", "%s", read_text(CPU_DIR "kernel_max", buf));
 	say_cpus();
-	say_memory();
+	say("memory", "%s", memory_of("/proc/meminfo", kb));
 	say_notes();
 }
 
@@ -521,7 +543,8 @@ static bool online_cpu(unsigned long cpu)
 		return false;
 	if (write_text(path, "1"))
 		return true;
-	say("cpu-failed", "%lu %s", cpu, strerror(errno));
+	if (results >= 0)	/* else it is tried and told again */
+		say("cpu-failed", "%lu %s", cpu, strerror(errno));
 	return false;
 }
 
@@ -551,6 +574,153 @@ static void online_cpus(unsigned long wanted)
 	}
 	say("cpus-online", "%lu/%lu", n, wanted);
 	say_cpus();
+}
+
+/* NUMA node of a CPU by the device tree, which even a kernel without NUMA shows. */
+static long node_of_cpu(unsigned long cpu)
+{
+	char path[96], cell[4];
+
+	snprintf(path, sizeof(path), CPU_DIR "cpu%lu/of_node/numa-node-id", cpu);
+	if (read_file(path, cell, sizeof(cell)) != sizeof(cell) || cell[0] || cell[1])
+		return -1;
+	return (unsigned char)cell[2] << 8 | (unsigned char)cell[3];
+}
+
+/*
+ * With staged onlining, brings one CPU of every NUMA node online: where a node
+ * has an interrupt controller of its own, the results channel's device may be
+ * on one that none but the node's CPUs can hear.
+ */
+static void online_nodes(void)
+{
+	char present[FILE_SIZE], online[FILE_SIZE];
+	const char *list = read_text(CPU_DIR "present", present);
+	unsigned long cpu, last;
+	long seen = -1, node;
+
+	if (!strcmp(list, read_text(CPU_DIR "online", online)))
+		return;
+	/* Machines number the CPUs of one node after the other. */
+	while (next_range(&list, &cpu, &last)) {
+		for (; cpu <= last; cpu++) {
+			node = node_of_cpu(cpu);
+			if (node >= 0 && node != seen && seen >= 0)
+				online_cpu(cpu);
+			seen = node;
+		}
+	}
+}
+
+/* First level on which two CPUs differ; THREAD if they share a core. */
+static int differ(const struct place *a, const struct place *b)
+{
+	int level = PACKAGE;
+
+	while (level < THREAD && a->id[level] == b->id[level])
+		level++;
+	return level;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+	int level = differ(x, y);
+
+	return level == THREAD ? 0 : x->id[level] < y->id[level] ? -1 : 1;
+}
+
+/* How many of each level the one before has, at least and at most. */
+static void count_levels(struct place *places, size_t n, struct range range[LEVELS])
+{
+	unsigned long count[LEVELS] = { 1, 1, 1, 1 };
+
+	qsort(places, n, sizeof(*places), compare_places);
+	for (size_t i = 1; i <= n; i++) {
+		int level = i < n ? differ(&places[i - 1], &places[i]) : -1;
+
+		/* All below the level where they differ is complete. */
+		for (int l = level + 1; l < LEVELS; l++) {
+			if (!range[l].min || count[l] < range[l].min)
+				range[l].min = count[l];
+			if (count[l] > range[l].max)
+				range[l].max = count[l];
+			count[l] = 1;
+		}
+		if (level >= 0)
+			count[level]++;
+	}
+}
+
+/* Where a CPU is; clears `known` of the levels that the kernel doesn't tell. */
+static void find_place(unsigned long cpu, struct place *place, bool known[LEVELS])
+{
+	static const char *const files[] = { "physical_package_id", "cluster_id", "core_id" };
+	char path[96], text[FILE_SIZE], *end;
+
+	for (int level = PACKAGE; level < THREAD; level++) {
+		snprintf(path, sizeof(path), CPU_DIR "cpu%lu/topology/%s", cpu, files[level]);
+		place->id[level] = strtol(read_text(path, text), &end, 10);
+		known[level] &= end != text && !*end;
+	}
+}
+
+static void say_topology(void)
+{
+	static const char *const names[] = { "packages", "clusters", "cores", "threads" };
+	bool known[LEVELS] = { true, true, true, true };
+	char online[FILE_SIZE], text[256] = "";
+	const char *list = read_text(CPU_DIR "online", online);
+	struct place *places = calloc(count_cpus(list) + 1, sizeof(*places));
+	struct range range[LEVELS] = { 0 };
+	unsigned long cpu, last;
+	size_t n = 0, len = 0;
+
+	while (places && next_range(&list, &cpu, &last))
+		for (; cpu <= last; cpu++)
+			find_place(cpu, &places[n++], known);
+	if (n)
+		count_levels(places, n, range);
+	/* Without cores, each CPU would pass for a thread of one. */
+	known[THREAD] = known[CORE];
+	for (int level = PACKAGE; level < LEVELS; level++) {
+		len += sprintf(text + len, "%s%s=", level ? " " : "", names[level]);
+		if (!n || !known[level])
+			len += sprintf(text + len, "?");
+		else if (range[level].min == range[level].max)
+			len += sprintf(text + len, "%lu", range[level].min);
+		else
+			len += sprintf(text + len, "%lu-%lu", range[level].min, range[level].max);
+	}
+	free(places);
+	say("topology", "%s", text);
+}
+
+static void say_node(unsigned long node)
+{
+	char path[96], cpus[FILE_SIZE], distances[FILE_SIZE], kb[32];
+
+	snprintf(path, sizeof(path), NODE_DIR "node%lu/cpulist", node);
+	read_text(path, cpus);
+	snprintf(path, sizeof(path), NODE_DIR "node%lu/distance", node);
+	read_text(path, distances);
+	for (char *s = distances; *s; s++)
+		if (*s == ' ')
+			*s = ',';
+	snprintf(path, sizeof(path), NODE_DIR "node%lu/meminfo", node);
+	say("node", "%lu cpus=%s memory=%s distances=%s", node, cpus, memory_of(path, kb), distances);
+}
+
+static void say_nodes(void)
+{
+	char nodes[FILE_SIZE];
+	const char *list = read_text(NODE_DIR "online", nodes);
+	unsigned long node, last;
+
+	say("nodes", "%s", list);
+	while (next_range(&list, &node, &last))
+		for (; node <= last; node++)
+			say_node(node);
 }
 
 static void raise_file_limit(void)
@@ -752,6 +922,8 @@ static unsigned long run_job(struct job *job)
 
 	if (job->online && is_init)
 		online_cpus(job->online);
+	say_topology();
+	say_nodes();
 	for (size_t i = 0; i < job->benches; i++) {
 		for (unsigned long n = 1; n <= job->bench[i].repeat; n++) {
 			run_bench(&job->bench[i], i, n);
@@ -882,6 +1054,7 @@ int main(int argc, char **argv)
 	setup_process();
 	read_text("/proc/uptime", uptime);
 	if (is_init) {
+		online_nodes();
 		results = wait_for_port();
 		if (chdir("/tmp"))
 			fatal("/tmp: %s", strerror(errno));
