@@ -4,6 +4,7 @@
 use serde::Deserialize;
 
 use crate::assets;
+use crate::model::Level;
 
 /// An architecture that kernels can be built for and booted on.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -56,6 +57,15 @@ pub struct QemuFacts {
     pub firmware: Option<String>,
     /// Most processors that the machine has.
     pub max_vcpus: u32,
+    /// Levels of the CPU topology that the machine lets be chosen and shows its
+    /// guest. Without `sockets`, each NUMA node is a socket; without another
+    /// level there is one of it.
+    pub topology: Vec<Level>,
+    /// Most NUMA nodes that the machine has.
+    pub max_numa_nodes: u32,
+    /// Argument of `-machine` with several NUMA nodes, where it is another
+    /// (emulated machines only).
+    pub numa_machine: Option<String>,
 }
 
 /// How guests run on the processors of a host of the same architecture.

@@ -8,8 +8,10 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 mod table;
+mod topology;
 
 pub use table::{Derived, Layout, ListColumn, Piece, Quantity, Rows, Sign, Statistic, TableSpec, Template};
+pub use topology::{Level, Misfit, Node, OWN_DISTANCE, Shape, Topology};
 
 /// Greatest `NR_CPUS` that is supported, by lifting a tree's own limit where it
 /// is lower.
@@ -78,7 +80,9 @@ pub enum Means {
 
 impl Means {
     /// Keys of `[boot]` that can be axes.
-    pub const BOOT: [&'static str; 5] = ["vcpus", "memory", "accel", "firmware", "online"];
+    pub const BOOT: [&'static str; 10] = [
+        "vcpus", "memory", "sockets", "clusters", "cores", "threads", "numa", "accel", "firmware", "online",
+    ];
 
     /// What an axis of this name varies; `None` where no axis can have it.
     pub fn of(name: &str) -> Option<Means> {
@@ -112,6 +116,10 @@ pub enum Setting {
     Vcpus(u32),
     /// Guest memory in MiB.
     Memory(u64),
+    /// How many of a level of the CPU topology.
+    Level(Level, u32),
+    /// NUMA nodes.
+    Numa(u32),
     /// What executes the guest.
     Accel(Accel),
     /// What runs before the kernel.
@@ -195,6 +203,8 @@ impl Matrix {
             match setting {
                 Setting::Vcpus(n) => boot.vcpus = *n,
                 Setting::Memory(mib) => boot.memory_mib = *mib,
+                Setting::Level(level, n) => boot.topology.levels[*level as usize] = Some(*n),
+                Setting::Numa(n) => boot.topology.numa = Some(*n),
                 Setting::Accel(accel) => boot.accel = *accel,
                 Setting::Firmware(firmware) => boot.firmware = firmware.clone(),
                 Setting::Online(online) => boot.online = *online,
@@ -309,6 +319,9 @@ pub struct Boot {
     pub vcpus: u32,
     /// Guest memory in MiB.
     pub memory_mib: u64,
+    /// Sockets, cores and NUMA nodes, as far as the file says.
+    #[serde(default)]
+    pub topology: Topology,
     /// Arguments added to QEMU's command line.
     pub qemu_args: Vec<String>,
     /// Added to the kernel's command line.
@@ -341,6 +354,7 @@ impl Boot {
         Boot {
             vcpus: 4,
             memory_mib: 1024,
+            topology: Topology::default(),
             qemu_args: Vec::new(),
             cmdline: String::new(),
             deadline_s: 60,

@@ -101,7 +101,12 @@ fn context() -> anyhow::Result<matrix::Context> {
     let archs = arch::all()?;
     let names: Vec<_> = archs.iter().map(|a| a.name.as_str()).collect();
     let fragments = kernel::config::builtin_names(&names);
-    let facts = |a: &arch::Arch| ArchFacts { name: a.name.clone(), max_vcpus: a.qemu.max_vcpus };
+    let facts = |a: &arch::Arch| ArchFacts {
+        name: a.name.clone(),
+        max_vcpus: a.qemu.max_vcpus,
+        levels: a.qemu.topology.clone(),
+        max_numa_nodes: a.qemu.max_numa_nodes,
+    };
     Ok(matrix::Context { archs: archs.iter().map(facts).collect(), benchmarks: bench::all()?, fragments })
 }
 

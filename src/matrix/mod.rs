@@ -18,7 +18,7 @@ mod validate;
 use std::path::{Path, PathBuf};
 
 use crate::diag::Diagnostics;
-use crate::model::Matrix;
+use crate::model::{Level, Matrix};
 
 pub use schema::schema;
 pub use select::{Only, SelectError, select};
@@ -41,6 +41,10 @@ pub struct ArchFacts {
     pub name: String,
     /// Most processors that its machine can be started with.
     pub max_vcpus: u32,
+    /// Levels of the CPU topology that can be asked for.
+    pub levels: Vec<Level>,
+    /// Most NUMA nodes that it can be started with.
+    pub max_numa_nodes: u32,
 }
 
 pub use crate::bench::Definition as BenchmarkDef;

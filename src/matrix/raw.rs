@@ -309,6 +309,30 @@ pub(super) struct RawBoot {
     /// Memory of the guest with `M` or `G` behind it, `"1G"` by default.
     /// Example: `memory = "512M"`.
     pub memory: Option<At<String>>,
+    /// Packages of the guest's processors. Of `sockets`, `clusters`, `cores` and
+    /// `threads`, whose product is `vcpus`, `cores` is what the others leave, or
+    /// else `sockets`, or else `threads`; the rest is 1, but `sockets` is `numa`
+    /// where that is given and `cores` is not. Example: `sockets = 2`.
+    pub sockets: Option<At<i64>>,
+    /// Clusters of cores in each socket. Example: `clusters = 2`.
+    pub clusters: Option<At<i64>>,
+    /// Cores of each cluster. Example: `cores = 4`.
+    pub cores: Option<At<i64>>,
+    /// Hardware threads of each core. Example: `threads = 2`.
+    pub threads: Option<At<i64>>,
+    /// NUMA nodes, among which processors and memory are split evenly, in
+    /// order; none without it. The kernel needs CONFIG_NUMA: fragment `numa`.
+    /// Example: `numa = 4`.
+    pub numa: Option<At<i64>>,
+    /// Memory of each NUMA node, where it is not even; then `memory` is its sum.
+    /// Example: `numa_memory = ["1G", "512M"]`.
+    pub numa_memory: Option<At<Vec<At<String>>>>,
+    /// Distance between any two NUMA nodes, 20 by default; a node's to itself
+    /// is 10. Example: `numa_distance = 40`.
+    pub numa_distance: Option<At<i64>>,
+    /// Distances where pairs of NUMA nodes differ: a row for each node, with
+    /// its distance to each. Example: `numa_distances = [[10, 16, 32], [16, 10, 32], [32, 32, 10]]`.
+    pub numa_distances: Option<At<Vec<At<Vec<At<i64>>>>>>,
     /// How long one boot may take with all its benchmarks, `"10m"` by default.
     /// Example: `deadline = "1h 30m"`.
     pub deadline: Option<At<String>>,

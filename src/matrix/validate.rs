@@ -7,6 +7,7 @@ mod benchmarks;
 mod boot;
 mod kernel;
 mod tables;
+mod topology;
 
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ pub(super) fn validate(
     let mut axes = axes::axes(raw.axes, check);
     let source = source(raw.source, &axes, check);
     let boot_raw = raw.boot.unwrap_or(At { value: RawBoot::default(), span: ROOT });
-    let vcpus_place = boot_raw.vcpus.as_ref().map(|at| at.span.clone());
+    let places = topology::places(&boot_raw);
     let boot = boot::boot(boot_raw, &axes, check);
     let coords = axes::coords(&mut axes, &raw.exclude, &raw.include, check);
     axes::labels(&raw.labels, &mut axes, check);
@@ -71,7 +72,8 @@ pub(super) fn validate(
         tables,
     };
     if axes.rules_whole {
-        boot::processors(&matrix, &coords, &axes, vcpus_place.as_ref(), &set, check);
+        boot::processors(&matrix, &coords, &axes, places.get("vcpus"), &set, check);
+        topology::fits(&matrix, &coords, &axes, &places, check);
     }
     let faults = std::mem::take(&mut check.faults);
     if faults.is_empty() { Ok(matrix) } else { Err(faults) }

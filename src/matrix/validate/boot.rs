@@ -11,21 +11,28 @@ use serde::de::value::{Error, StrDeserializer};
 use super::Check;
 use super::axes::{Axes, limited};
 use super::kernel::Set;
+use super::topology::topology;
 use crate::matrix::hint::quoted;
 use crate::matrix::raw::{At, OneOrMany, RawBoot, RawTiming, Scalar};
-use crate::model::{Accel, Boot, Cell, Firmware, MAX_NR_CPUS, Matrix, Online, Setting};
+use crate::model::{Accel, Boot, Cell, Firmware, MAX_NR_CPUS, Level, Matrix, Online, Setting};
 
 const DEFAULT_VCPUS: u32 = 4;
 
 pub(super) fn boot(At { value: raw, .. }: At<RawBoot>, axes: &Axes, check: &mut Check) -> Boot {
     not_twice(&raw, axes, check);
     let accel = accel(&raw, axes, check);
+    let topology = topology(&raw, axes, check);
+    let memory_mib = match (&raw.memory, axes.find("memory")) {
+        (None, None) if !topology.numa_memory.is_empty() => topology.numa_memory.iter().sum(),
+        (given, _) => given.as_ref().and_then(|at| memory("memory", at, check)).unwrap_or(1024),
+    };
     let qemu_args = raw.qemu_args.map(|at| qemu_args(&at, check)).unwrap_or_default();
     // A guest that counts instructions says by its own, slow clock that it is alive.
     let counted = accel == Accel::Icount || axes.has_value("accel", "icount");
     Boot {
         vcpus: check.number_or("vcpus", raw.vcpus.as_ref(), 1..=MAX_NR_CPUS, DEFAULT_VCPUS),
-        memory_mib: raw.memory.and_then(|at| memory(&at, check)).unwrap_or(1024),
+        memory_mib,
+        topology,
         qemu_args,
         cmdline: check.opt_line("cmdline", raw.cmdline).unwrap_or_default(),
         deadline_s: check.seconds("deadline", raw.deadline.as_ref(), 600),
@@ -42,16 +49,23 @@ pub(super) fn boot(At { value: raw, .. }: At<RawBoot>, axes: &Axes, check: &mut 
 pub(super) fn setting(key: &str, text: &str, span: &Range<usize>, check: &mut Check) -> Option<Setting> {
     let at = At { value: text.to_owned(), span: span.clone() };
     match key {
-        "vcpus" => {
-            let scalar = At { value: Scalar::Text(text.to_owned()), span: span.clone() };
-            let number = limited(key, text, &scalar, 1..=MAX_NR_CPUS, check)?;
-            number.parse().ok().map(Setting::Vcpus)
-        }
-        "memory" => memory(&at, check).map(Setting::Memory),
+        "vcpus" => count(key, &at, check).map(Setting::Vcpus),
+        "numa" => count(key, &at, check).map(Setting::Numa),
+        "memory" => memory(key, &at, check).map(Setting::Memory),
         "accel" => word(key, &at, check).map(Setting::Accel),
         "online" => word(key, &at, check).map(Setting::Online),
-        _ => Some(Setting::Firmware(firmware(&at, check))),
+        "firmware" => Some(Setting::Firmware(firmware(&at, check))),
+        _ => {
+            let level = Level::ALL.into_iter().find(|level| level.name() == key)?;
+            count(key, &at, check).map(|n| Setting::Level(level, n))
+        }
     }
+}
+
+/// A number of processors, or of something that is made of them.
+fn count(key: &str, at: &At<String>, check: &mut Check) -> Option<u32> {
+    let scalar = At { value: Scalar::Text(at.value.clone()), span: at.span.clone() };
+    limited(key, at, &scalar, 1..=MAX_NR_CPUS, check)?.parse().ok()
 }
 
 /// One of the words that `T` is written as.
@@ -67,6 +81,11 @@ fn not_twice(raw: &RawBoot, axes: &Axes, check: &mut Check) {
     let given = [
         ("vcpus", raw.vcpus.as_ref().map(|at| &at.span)),
         ("memory", raw.memory.as_ref().map(|at| &at.span)),
+        ("sockets", raw.sockets.as_ref().map(|at| &at.span)),
+        ("clusters", raw.clusters.as_ref().map(|at| &at.span)),
+        ("cores", raw.cores.as_ref().map(|at| &at.span)),
+        ("threads", raw.threads.as_ref().map(|at| &at.span)),
+        ("numa", raw.numa.as_ref().map(|at| &at.span)),
         ("accel", raw.accel.as_ref().map(|at| &at.span)),
         ("firmware", raw.firmware.as_ref().map(|at| &at.span)),
         ("online", raw.online.as_ref().map(|at| &at.span)),
@@ -115,8 +134,8 @@ fn firmware(at: &At<String>, check: &mut Check) -> Firmware {
     }
 }
 
-/// Guest memory in MiB: 64 MiB, below which no kernel of interest boots, to 1 TiB.
-fn memory(at: &At<String>, check: &mut Check) -> Option<u64> {
+/// Memory in MiB: 64 MiB, below which no kernel of interest boots, to 1 TiB.
+pub(super) fn memory(key: &str, at: &At<String>, check: &mut Check) -> Option<u64> {
     let text = at.trim();
     let (number, unit) = match text.strip_suffix('G') {
         Some(number) => (number, 1024),
@@ -126,16 +145,17 @@ fn memory(at: &At<String>, check: &mut Check) -> Option<u64> {
     let mib = mib.filter(|mib| (64..=1024 * 1024).contains(mib));
     if mib.is_none() {
         let help = "64M to 1024G, a whole number with M or G behind it: memory = \"1G\"";
-        check.fault(&at.span, format!("`memory` cannot be `{}`", at.escape_debug()), help);
+        check.fault(&at.span, format!("`{key}` cannot be `{}`", at.escape_debug()), help);
     }
     mib
 }
 
 /// Options of QEMU that this program gives itself; a second one would make
 /// the results untrue.
-const OWN_OPTIONS: [(&str, &str); 5] = [
+const OWN_OPTIONS: [(&str, &str); 6] = [
     ("smp", "set [boot] vcpus"),
     ("m", "set [boot] memory"),
+    ("numa", "set [boot] numa"),
     ("append", "set [boot] cmdline"),
     ("kernel", "each cell boots its own kernel"),
     ("initrd", "each cell boots with the guest of this program"),
