@@ -80,9 +80,8 @@ pub enum Means {
 
 impl Means {
     /// Keys of `[boot]` that can be axes.
-    pub const BOOT: [&'static str; 10] = [
-        "vcpus", "memory", "sockets", "clusters", "cores", "threads", "numa", "accel", "firmware", "online",
-    ];
+    pub const BOOT: [&'static str; 10] =
+        ["vcpus", "memory", "sockets", "clusters", "cores", "threads", "numa", "accel", "firmware", "online"];
 
     /// What an axis of this name varies; `None` where no axis can have it.
     pub fn of(name: &str) -> Option<Means> {

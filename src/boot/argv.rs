@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::machine::{Machine, STAGED_FIRST};
 use crate::arch::Arch;
-use crate::model::{Accel, Boot, Online};
+use crate::model::{Accel, Boot, Level, Online, Shape};
 
 /// Name of the virtio-serial port that carries results; the guest agent looks for it.
 const PORT: &str = "matrix.results";
@@ -26,11 +26,17 @@ pub struct Guest<'a> {
 pub fn command(arch: &Arch, boot: &Boot, machine: &Machine, guest: Guest<'_>) -> Vec<String> {
     let mut argv = vec![arch.qemu.program.clone()];
     let mut arg = |name: &str, value: String| argv.extend([name.to_owned(), value]);
-    for (name, value) in processor(arch, machine.accel).into_iter().chain(accel(machine)) {
+    // A validated matrix has no boot whose figures do not go together.
+    let shape = boot.shape().ok().flatten();
+    let nodes = shape.as_ref().map_or(0, |s| s.nodes.len());
+    for (name, value) in processor(arch, machine.accel, nodes).into_iter().chain(accel(machine)) {
         arg(name, value);
     }
-    arg("-smp", boot.vcpus.to_string());
+    arg("-smp", processors(arch, boot.vcpus, shape.as_ref()));
     arg("-m", format!("{}M", boot.memory_mib));
+    for (name, value) in shape.iter().flat_map(numa) {
+        arg(name, value);
+    }
     if let Some(firmware) = guest.firmware {
         arg("-bios", firmware.display().to_string());
     }
@@ -64,14 +70,44 @@ fn kernel_command_line(arch: &Arch, boot: &Boot, machine: &Machine) -> String {
     line
 }
 
-/// The machine and its processors; with KVM they are the host's.
-pub(super) fn processor(arch: &Arch, accel: Accel) -> Vec<(&'static str, String)> {
-    let emulated = (&arch.qemu.machine, &arch.qemu.cpu);
-    let (machine, cpu) = match &arch.kvm {
-        Some(kvm) if accel == Accel::Kvm => (&kvm.machine, &kvm.cpu),
-        _ => emulated,
+/// The machine with so many NUMA nodes and its processors; with KVM they are the host's.
+pub(super) fn processor(arch: &Arch, accel: Accel, nodes: usize) -> Vec<(&'static str, String)> {
+    let (machine, cpu) = match (&arch.kvm, &arch.qemu.numa_machine) {
+        (Some(kvm), _) if accel == Accel::Kvm => (&kvm.machine, &kvm.cpu),
+        (_, Some(machine)) if nodes > 1 => (machine, &arch.qemu.cpu),
+        _ => (&arch.qemu.machine, &arch.qemu.cpu),
     };
     vec![("-machine", machine.clone()), ("-cpu", cpu.clone())]
+}
+
+/// Processors, with every level spelled out: what QEMU infers has changed over
+/// its versions. It refuses `clusters` for machines without them.
+fn processors(arch: &Arch, vcpus: u32, shape: Option<&Shape>) -> String {
+    let mut text = vcpus.to_string();
+    for level in Level::ALL {
+        let known = level != Level::Clusters || arch.qemu.topology.contains(&level);
+        if let (Some(shape), true) = (shape, known) {
+            text.push_str(&format!(",{}={}", level.name(), shape.count(level)));
+        }
+    }
+    text
+}
+
+/// Memory and processors of each NUMA node, and the distance of each pair:
+/// given one way, QEMU takes it for the other too.
+fn numa(shape: &Shape) -> Vec<(&'static str, String)> {
+    let mut options = Vec::new();
+    for (i, node) in shape.nodes.iter().enumerate() {
+        let (first, last) = (node.cpus.start, node.cpus.end - 1);
+        options.push(("-object", format!("memory-backend-ram,id=node{i},size={}M", node.memory_mib)));
+        options.push(("-numa", format!("node,nodeid={i},cpus={first}-{last},memdev=node{i}")));
+    }
+    for (i, node) in shape.nodes.iter().enumerate() {
+        for (j, distance) in node.distances.iter().enumerate().skip(i + 1) {
+            options.push(("-numa", format!("dist,src={i},dst={j},val={distance}")));
+        }
+    }
+    options
 }
 
 /// The seed feeds everything that QEMU or the device tree would take from the
@@ -100,6 +136,7 @@ fn option_value(path: &Path) -> String {
 mod tests {
     use super::super::machine::{Host, Kvm};
     use super::*;
+    use crate::model::Topology;
 
     #[test]
     fn counted_instructions_leave_nothing_to_the_host() {
@@ -140,6 +177,48 @@ mod tests {
             qemu_args: vec!["-d".into(), "guest_errors".into()],
             cmdline: "quiet; rm -rf $HOME".into(),
             ..Boot::plain()
+        }
+    }
+
+    /// The command of a guest with 8 processors.
+    fn with_topology(arch: &Arch, topology: Topology) -> String {
+        let path = Path::new("x");
+        let guest = Guest { image: path, initramfs: path, firmware: None, results: path };
+        let boot = Boot { vcpus: 8, topology, ..boot() };
+        command(arch, &boot, &Machine::choose(arch, &boot, &host(), 1), guest).join(" ")
+    }
+
+    #[test]
+    fn every_level_of_a_topology_is_spelled_out() {
+        let topology = Topology { levels: [Some(2), None, None, Some(2)], ..Topology::default() };
+        let mut arch = crate::arch::all().unwrap().remove(0);
+        arch.qemu.topology = Level::ALL.to_vec();
+        let argv = with_topology(&arch, topology.clone());
+        assert!(argv.contains("-smp 8,sockets=2,clusters=1,cores=2,threads=2 -m 1024M "), "{argv}");
+        assert!(!argv.contains("-numa"), "{argv}");
+        arch.qemu.topology = vec![Level::Cores];
+        let argv = with_topology(&arch, topology);
+        assert!(argv.contains("-smp 8,sockets=2,cores=2,threads=2 "), "QEMU 7.2 refuses clusters: {argv}");
+    }
+
+    #[test]
+    fn numa_nodes_get_processors_memory_and_distances() {
+        let numa = Topology { numa: Some(2), numa_memory: vec![768, 256], ..Topology::default() };
+        for arch in crate::arch::all().unwrap() {
+            let argv = with_topology(&arch, numa.clone());
+            for part in [
+                "-smp 8,sockets=2,",
+                "-object memory-backend-ram,id=node0,size=768M -numa node,nodeid=0,cpus=0-3,memdev=node0 ",
+                "-object memory-backend-ram,id=node1,size=256M -numa node,nodeid=1,cpus=4-7,memdev=node1 ",
+                "-numa dist,src=0,dst=1,val=20 ",
+            ] {
+                assert!(argv.contains(part), "{part} in {argv}");
+            }
+            assert_eq!(argv.matches("-numa").count(), 3, "{argv}");
+            let machine = arch.qemu.numa_machine.as_ref().unwrap_or(&arch.qemu.machine);
+            assert!(argv.contains(&format!("-machine {machine} ")), "{argv}");
+            let one = with_topology(&arch, Topology { numa: Some(1), ..Topology::default() });
+            assert!(one.contains(&format!("-machine {} ", arch.qemu.machine)), "{one}");
         }
     }
 

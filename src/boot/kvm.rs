@@ -50,7 +50,7 @@ pub async fn trial(
     stop: &Stop,
 ) -> Result<(), String> {
     let mut spec = Spec::new(&arch.qemu.program);
-    for (name, value) in argv::processor(arch, accel) {
+    for (name, value) in argv::processor(arch, accel, 0) {
         spec = spec.arg(name).arg(value);
     }
     let name = if accel == Accel::Kvm { "kvm" } else { "tcg" };

@@ -15,4 +15,5 @@ pub mod kvm;
 pub mod machine;
 pub mod protocol;
 pub mod session;
+mod topology;
 pub mod verdict;

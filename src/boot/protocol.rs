@@ -9,6 +9,8 @@ use crate::model::Benchmark;
 const VERSION: &str = "1";
 /// Most bytes of a payload that is continued over lines.
 const PAYLOAD_CAP: usize = 64 << 10;
+/// Linux has no more NUMA nodes than that (`NODES_SHIFT` is at most 10).
+const MAX_NODES: u32 = 1024;
 
 /// One message of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,7 +159,13 @@ fn message(key: &str, payload: &str) -> Result<Message, String> {
         "matrix-agent" if payload == VERSION => Message::Hello,
         "matrix-agent" => return Err(format!("the agent speaks version '{payload}', not {VERSION}")),
         "uptime" | "release" | "machine" | "cmdline" | "kernel-max" | "cpus" | "memory" | "notes"
-        | "cpu-failed" => Message::Fact(key.to_owned(), payload.to_owned()),
+        | "cpu-failed" | "topology" | "nodes" => Message::Fact(key.to_owned(), payload.to_owned()),
+        // One for each node, told apart by its number.
+        "node" => {
+            let (number, rest) = payload.split_once(' ').ok_or_else(bad)?;
+            let number = number.parse().ok().filter(|n: &u32| *n < MAX_NODES).ok_or_else(bad)?;
+            Message::Fact(format!("node {number}"), rest.to_owned())
+        }
         "cpus-online" => Message::CpusOnline(payload.to_owned()),
         "begin" => {
             let (bench, iteration) = payload.split_once(' ').ok_or_else(bad)?;
@@ -224,6 +232,7 @@ mod tests {
     fn messages_are_understood() {
         assert_eq!(one("matrix-agent 1"), Message::Hello);
         assert_eq!(one("kernel-max 511"), Message::Fact("kernel-max".into(), "511".into()));
+        assert_eq!(one("node 1 cpus=4-7"), Message::Fact("node 1".into(), "cpus=4-7".into()));
         assert_eq!(one("begin 0 3"), Message::Begin { bench: 0, iteration: 3 });
         assert_eq!(one("out Time: 0.5"), Message::Out("Time: 0.5".into()));
         assert_eq!(one("out "), Message::Out(String::new()));
@@ -242,6 +251,9 @@ mod tests {
             "x",
             "begin 0",
             "begin a b",
+            "node",
+            "node a cpus=0",
+            "node 1024 cpus=0",
             "end 0 1",
             "end 0 1 exit=x wall_ns=1",
             "out \\q",

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::console::Trouble;
 use super::protocol::{self, RunEnd};
+use super::topology;
 use crate::bench;
 use crate::kernel::elf;
-use crate::model::{Benchmark, CellId, Direction, Failure, Kind, Sample, Stage};
+use crate::model::{Benchmark, CellId, Direction, Failure, Kind, Level, Sample, Shape, Stage};
 use crate::process::Ended;
 
 /// What the guest must show to be the one that was asked for.
@@ -23,6 +24,10 @@ pub struct Expected {
     pub nr_cpus: Option<u32>,
     /// Processors online.
     pub vcpus: u32,
+    /// Sockets, cores and NUMA nodes, where they were asked for.
+    pub shape: Option<Shape>,
+    /// Levels of the CPU topology that the machine shows its guest.
+    pub levels: Vec<Level>,
 }
 
 /// One run of a benchmark's program.
@@ -180,10 +185,11 @@ fn wrong_guest(facts: &Facts, expected: &Expected) -> Option<String> {
         }
     }
     let online = facts.online();
-    (online != Some(expected.vcpus)).then(|| {
+    if online != Some(expected.vcpus) {
         let shown = facts.get("cpus").unwrap_or("nothing");
-        format!("CPUs are {shown}; {} should be online", expected.vcpus)
-    })
+        return Some(format!("CPUs are {shown}; {} should be online", expected.vcpus));
+    }
+    expected.shape.as_ref().and_then(|shape| topology::differs(&facts.of_guest, shape, &expected.levels))
 }
 
 /// Samples of a boot that counts, and the benchmarks in it that do not.
@@ -261,7 +267,14 @@ mod tests {
     }
 
     fn expected() -> Expected {
-        Expected { release: "6.12".into(), build_id: Some("ab01".into()), nr_cpus: Some(64), vcpus: 4 }
+        Expected {
+            release: "6.12".into(),
+            build_id: Some("ab01".into()),
+            nr_cpus: Some(64),
+            vcpus: 4,
+            shape: None,
+            levels: Level::ALL.to_vec(),
+        }
     }
 
     fn facts(pairs: &[(&str, &str)]) -> Facts {
@@ -359,6 +372,18 @@ mod tests {
             values,
             [("boot.init", 1.5, Kind::EmulatedWallClock), ("boot.uptime", 0.73, Kind::EmulatedInstructions)]
         );
+    }
+
+    #[test]
+    fn topology_counts_where_it_was_asked_for() {
+        let shape = Shape { levels: [2, 1, 2, 1], nodes: Vec::new() };
+        let expected = Expected { shape: Some(shape), ..expected() };
+        let fault = |facts| fault(&Report { facts, ..good() }, &expected, &[benchmark()]);
+        let fitting = facts(&[("topology", "packages=2 clusters=1 cores=2 threads=1")]);
+        assert_eq!(fault(fitting), None);
+        let (what, detail) = fault(facts(&[])).unwrap();
+        assert_eq!(what, "wrong guest");
+        assert!(detail.contains("packages=2 should be there"), "{detail}");
     }
 
     #[test]

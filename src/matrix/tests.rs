@@ -7,15 +7,20 @@ use indexmap::indexmap;
 
 use super::*;
 use crate::model::{
-    Accel, BaseConfig, Derived, Direction, Firmware, Fragment, Layout, ListColumn, Metric, Online, Rows,
-    Sign, Source, Statistic, TableSpec, Toolchain,
+    Accel, BaseConfig, Derived, Direction, Firmware, Fragment, Layout, Level, ListColumn, Metric, Online,
+    Rows, Sign, Source, Statistic, TableSpec, Toolchain,
 };
 
 fn ctx() -> Context {
-    let arch = |name: &str, max_vcpus| ArchFacts { name: name.to_owned(), max_vcpus };
+    let arch = |name: &str, max_vcpus, levels: &[Level], max_numa_nodes| ArchFacts {
+        name: name.to_owned(),
+        max_vcpus,
+        levels: levels.to_vec(),
+        max_numa_nodes,
+    };
     let seconds = Metric { unit: "s".to_owned(), better: Direction::Lower };
     Context {
-        archs: vec![arch("riscv64", 512), arch("aarch64", 256)],
+        archs: vec![arch("riscv64", 512, &[Level::Cores], 4), arch("aarch64", 256, &Level::ALL, 8)],
         benchmarks: vec![BenchmarkDef {
             name: "hackbench".to_owned(),
             program: "hackbench".to_owned(),
@@ -844,6 +849,162 @@ fn boot_faults() {
         "`vcpus` is given in `[boot]` and as an axis",
         "keep one",
     );
+}
+
+#[test]
+fn a_topology_is_read_and_varied() {
+    let m = load_text(&with_axes(
+        "arch = \"aarch64\"\nnuma = [1, 2, 4]\n[boot]\nvcpus = 16\nthreads = 2\nnuma_distance = 40",
+    ));
+    assert_eq!(ids(&m)[2], "aarch64-numa=4");
+    let shape = |i: usize| m.boot_of(&m.cells[i]).shape().unwrap().unwrap();
+    assert_eq!((shape(0).levels, shape(0).nodes.len()), ([1, 1, 8, 2], 1));
+    assert_eq!((shape(2).levels, shape(2).nodes.len()), ([4, 1, 2, 2], 4));
+    assert_eq!(shape(2).nodes[1].distances, [40, 10, 40, 40]);
+    assert_eq!(shape(2).nodes[3].cpus, 12..16);
+    assert_eq!(load_text(GOOD).boot.shape(), Ok(None), "not asked for");
+
+    let m = load_text(&with_axes(
+        "arch = \"aarch64\"\nsockets = 2\nclusters = 2\ncores = 2\nthreads = 1\n[boot]\nvcpus = 8",
+    ));
+    assert_eq!(ids(&m), ["aarch64-sockets=2-clusters=2-cores=2-threads=1"]);
+    assert_eq!(m.boot_of(&m.cells[0]).shape().unwrap().unwrap().levels, [2, 2, 2, 1]);
+}
+
+#[test]
+fn memory_of_nodes_makes_the_guest_s() {
+    let of = |boot: &str| load_text(&format!("{GOOD}[boot]\n{boot}")).boot;
+    let boot = of("numa = 2\nnuma_memory = [\"1G\", \"256M\"]\nnuma_distances = [[10, 30], [30, 10]]");
+    assert_eq!(boot.memory_mib, 1280);
+    let nodes = boot.shape().unwrap().unwrap().nodes;
+    assert_eq!((nodes[1].memory_mib, nodes[1].distances.as_slice()), (256, [30, 10].as_slice()));
+    assert_eq!(of("numa = 2\nmemory = \"2G\"").shape().unwrap().unwrap().nodes[0].memory_mib, 1024);
+}
+
+#[test]
+fn topology_faults() {
+    let case = |boot: &str, place: &str, message: &str, help: &str| {
+        one_more(&format!("[boot]\n{boot}"), place, message, help)
+    };
+    case("numa = 0", "0", "`numa` cannot be 0", "1 to 4096");
+    case(
+        "cores = 3",
+        "3",
+        "4 vcpus do not divide into 1 clusters x 3 cores x 1 threads",
+        "sockets x clusters",
+    );
+    case("numa = 3", "3", "4 vcpus cannot be split evenly among 3 NUMA nodes", "3 or 12");
+    case("numa_distance = 20", "20", "`numa_distance` without `numa`", "numa = 2");
+    case("numa_memory = [\"1G\"]", "[\"1G\"]", "`numa_memory` without `numa`", "numa = 2");
+    case("numa = 2\nnuma_memory = [\"1G\", \"32M\"]", "\"32M\"", "`numa_memory` cannot be `32M`", "64M to");
+    case(
+        "numa = 2\nnuma_memory = [\"1G\", \"1G\", \"1G\"]",
+        "[\"1G\", \"1G\", \"1G\"]",
+        "`numa_memory` has 3 figures for 2 NUMA nodes",
+        "one for each node",
+    );
+    case(
+        "numa = 2\nnuma_memory = [\"1G\", \"1G\"]\nmemory = \"3G\"",
+        "[\"1G\", \"1G\"]",
+        "the nodes of `numa_memory` have 2048M, the guest has 3072M",
+        "memory = \"2048M\"",
+    );
+    case("numa = 2\nnuma_distance = 10", "10", "a distance of `numa_distance` cannot be 10", "11 to 254");
+    case(
+        "numa = 2\nnuma_distances = [[10], [20, 10]]",
+        "[10]",
+        "a row of `numa_distances` has 1 distances, not 2",
+        "[[10, 20], [20, 10]]",
+    );
+    case(
+        "numa = 2\nnuma_distances = [[11, 20], [20, 10]]",
+        "11",
+        "a distance of `numa_distances` cannot be 11",
+        "10 from a node to itself",
+    );
+    case(
+        "numa = 2\nnuma_distances = [[10, 9], [20, 10]]",
+        "9",
+        "a distance of `numa_distances` cannot be 9",
+        "11 to 254",
+    );
+    case(
+        "numa = 2\nnuma_distances = [[10, 20], [30, 10]]",
+        "30",
+        "nodes 0 and 1 are 20 apart one way, 30 the other",
+        "either direction",
+    );
+    case(
+        "numa = 2\nnuma_distance = 30\nnuma_distances = [[10, 20], [20, 10]]",
+        "30",
+        "`numa_distance` beside `numa_distances`",
+        "keep one",
+    );
+    case(
+        "numa = 4\nnuma_distances = [[10, 20], [20, 10]]",
+        "[[10, 20], [20, 10]]",
+        "`numa_distances` has 2 rows for 4 NUMA nodes",
+        "a row for each node",
+    );
+    case("qemu_args = \"-numa node\"", "\"-numa node\"", "`qemu_args` cannot hold `-numa`", "[boot] numa");
+    case(
+        "numa = 4\nmemory = \"128M\"",
+        "\"128M\"",
+        "128M of memory cannot be split evenly among 4 NUMA nodes",
+        "memory = \"256M\"",
+    );
+}
+
+#[test]
+fn topologies_must_fit_machines() {
+    let case = |arch: &str, boot: &str, place: &str, message: &str, help: &str| {
+        one(&with_axes(&format!("arch = [{arch}]\n[boot]\nvcpus = 16\n{boot}")), place, message, help);
+    };
+    case(
+        "\"riscv64\"",
+        "threads = 2",
+        "2",
+        "a machine of `riscv64` has `threads` = 1, not 2",
+        "leave out `threads`",
+    );
+    case(
+        "\"aarch64\", \"riscv64\"",
+        "sockets = 2",
+        "2",
+        "a machine of `riscv64` has `sockets` = 1, not 2",
+        "its NUMA nodes are its sockets",
+    );
+    case(
+        "\"aarch64\", \"riscv64\"",
+        "numa = 8",
+        "8",
+        "8 NUMA nodes are more than a machine of `riscv64` can have",
+        "at most 4",
+    );
+    case(
+        "\"aarch64\"",
+        "numa = 2\nsockets = 1",
+        "2",
+        "a cluster of 16 vCPUs lies across NUMA nodes of 8, as on no machine",
+        "whole clusters",
+    );
+    let both = with_axes("arch = [\"riscv64\", \"aarch64\"]\nvcpus = [4, 8]\nnuma = [2, 4]\n");
+    assert_eq!(load_text(&both).cells.len(), 8);
+}
+
+#[test]
+fn what_two_axes_make_together_is_checked_cell_by_cell() {
+    let text = with_axes("arch = \"riscv64\"\nvcpus = [4, 6]\nnuma = [1, 4]");
+    one(&text, "4", "6 vcpus cannot be split evenly among 4 NUMA nodes", "multiple of numa");
+    let without = format!("{text}[[exclude]]\nvcpus = 6\nnuma = 4\n");
+    assert_eq!(load_text(&without).cells.len(), 3);
+    one(
+        &with_axes("arch = \"riscv64\"\nnuma = [1, 2]\n[boot]\nnuma = 2"),
+        "2",
+        "`numa` is given in `[boot]` and as an axis",
+        "keep one",
+    );
+    one_axis("arch = \"riscv64\"\nnuma = \"two\"", "\"two\"", "`numa` cannot be `two`", "whole number");
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub(super) fn validate(
     let mut axes = axes::axes(raw.axes, check);
     let source = source(raw.source, &axes, check);
     let boot_raw = raw.boot.unwrap_or(At { value: RawBoot::default(), span: ROOT });
-    let places = topology::places(&boot_raw);
+    let places = boot::places(&boot_raw);
     let boot = boot::boot(boot_raw, &axes, check);
     let coords = axes::coords(&mut axes, &raw.exclude, &raw.include, check);
     axes::labels(&raw.labels, &mut axes, check);

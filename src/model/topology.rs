@@ -156,7 +156,11 @@ fn levels(asked: &Topology, vcpus: u32) -> Result<[u32; 4], Misfit> {
         let figures: Vec<_> = figures.map(|l| format!("{} {}", counts[l as usize], l.name())).collect();
         let message = format!("{vcpus} vcpus do not divide into {}", figures.join(" x "));
         let help = "sockets x clusters x cores x threads are the vcpus (4 by default): 8 of them are sockets = 2 and cores = 4";
-        return Err(Misfit::new(&["sockets", "clusters", "cores", "threads", "numa", "vcpus"], message, help));
+        return Err(Misfit::new(
+            &["sockets", "clusters", "cores", "threads", "numa", "vcpus"],
+            message,
+            help,
+        ));
     };
     if let Some(level) = inferred {
         counts[level as usize] = vcpus / product;
@@ -169,8 +173,7 @@ fn nodes(boot: &Boot, count: u32) -> Result<Vec<Node>, Misfit> {
     let (vcpus, asked) = (boot.vcpus, &boot.topology);
     if count == 0 || vcpus % count != 0 {
         let message = format!("{vcpus} vcpus cannot be split evenly among {count} NUMA nodes");
-        let help =
-            format!("vcpus is a multiple of numa: {} or {}, for example", count, u64::from(count) * 4);
+        let help = format!("vcpus is a multiple of numa: {} or {}, for example", count, u64::from(count) * 4);
         return Err(Misfit::new(&["numa", "vcpus"], message, help));
     }
     let memory = memory(boot, count)?;
@@ -291,13 +294,19 @@ mod tests {
 
     #[test]
     fn every_misfit_is_named() {
-        assert_eq!(misfit(&boot(8, [3, 0, 0, 0], 0)), "8 vcpus do not divide into 3 sockets x 1 clusters x 1 threads");
+        assert_eq!(
+            misfit(&boot(8, [3, 0, 0, 0], 0)),
+            "8 vcpus do not divide into 3 sockets x 1 clusters x 1 threads"
+        );
         assert_eq!(
             misfit(&boot(8, [2, 1, 2, 1], 0)),
             "8 vcpus do not divide into 2 sockets x 1 clusters x 2 cores x 1 threads"
         );
         assert_eq!(misfit(&boot(6, [0; 4], 4)), "6 vcpus cannot be split evenly among 4 NUMA nodes");
-        assert_eq!(misfit(&boot(17, [0; 4], 17)), "1024M of memory cannot be split evenly among 17 NUMA nodes");
+        assert_eq!(
+            misfit(&boot(17, [0; 4], 17)),
+            "1024M of memory cannot be split evenly among 17 NUMA nodes"
+        );
         assert_eq!(
             misfit(&boot(8, [1, 0, 0, 0], 2)),
             "a cluster of 8 vCPUs lies across NUMA nodes of 4, as on no machine"
@@ -314,7 +323,10 @@ mod tests {
             with(|t| t.numa_memory = vec![512, 256]),
             "the nodes of `numa_memory` have 768M, the guest has 1024M"
         );
-        assert_eq!(with(|t| t.numa_distances = vec![vec![10]]), "`numa_distances` has 1 rows for 2 NUMA nodes");
+        assert_eq!(
+            with(|t| t.numa_distances = vec![vec![10]]),
+            "`numa_distances` has 1 rows for 2 NUMA nodes"
+        );
     }
 
     #[test]

@@ -226,6 +226,8 @@ impl Runner<'_> {
             build_id: built.info.build_id.clone(),
             nr_cpus: config.and_then(|c| c.get("NR_CPUS")).and_then(|n| n.parse().ok()),
             vcpus: boot.vcpus,
+            shape: boot.shape().ok().flatten(),
+            levels: self.targets[&cell.arch].arch.qemu.topology.clone(),
         }
     }
 }

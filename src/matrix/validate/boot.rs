@@ -14,7 +14,7 @@ use super::kernel::Set;
 use super::topology::topology;
 use crate::matrix::hint::quoted;
 use crate::matrix::raw::{At, OneOrMany, RawBoot, RawTiming, Scalar};
-use crate::model::{Accel, Boot, Cell, Firmware, MAX_NR_CPUS, Level, Matrix, Online, Setting};
+use crate::model::{Accel, Boot, Cell, Firmware, Level, MAX_NR_CPUS, Matrix, Means, Online, Setting};
 
 const DEFAULT_VCPUS: u32 = 4;
 
@@ -22,9 +22,9 @@ pub(super) fn boot(At { value: raw, .. }: At<RawBoot>, axes: &Axes, check: &mut 
     not_twice(&raw, axes, check);
     let accel = accel(&raw, axes, check);
     let topology = topology(&raw, axes, check);
-    let memory_mib = match (&raw.memory, axes.find("memory")) {
-        (None, None) if !topology.numa_memory.is_empty() => topology.numa_memory.iter().sum(),
-        (given, _) => given.as_ref().and_then(|at| memory("memory", at, check)).unwrap_or(1024),
+    let memory_mib = match &raw.memory {
+        None if !topology.numa_memory.is_empty() => topology.numa_memory.iter().sum(),
+        given => given.as_ref().and_then(|at| memory("memory", at, check)).unwrap_or(1024),
     };
     let qemu_args = raw.qemu_args.map(|at| qemu_args(&at, check)).unwrap_or_default();
     // A guest that counts instructions says by its own, slow clock that it is alive.
@@ -76,22 +76,32 @@ fn word<T: for<'de> Deserialize<'de>>(key: &str, at: &At<String>, check: &mut Ch
         .ok()
 }
 
+/// Where the file gives what can be an axis instead, or goes with such a key.
+pub(super) fn places(raw: &RawBoot) -> BTreeMap<&'static str, Range<usize>> {
+    let number = |at: &Option<At<i64>>| at.as_ref().map(|at| at.span.clone());
+    let text = |at: &Option<At<String>>| at.as_ref().map(|at| at.span.clone());
+    let places = [
+        ("vcpus", number(&raw.vcpus)),
+        ("memory", text(&raw.memory)),
+        ("sockets", number(&raw.sockets)),
+        ("clusters", number(&raw.clusters)),
+        ("cores", number(&raw.cores)),
+        ("threads", number(&raw.threads)),
+        ("numa", number(&raw.numa)),
+        ("numa_memory", raw.numa_memory.as_ref().map(|at| at.span.clone())),
+        ("numa_distances", raw.numa_distances.as_ref().map(|at| at.span.clone())),
+        ("accel", raw.accel.as_ref().map(|at| at.span.clone())),
+        ("firmware", text(&raw.firmware)),
+        ("online", raw.online.as_ref().map(|at| at.span.clone())),
+    ];
+    places.into_iter().filter_map(|(key, span)| Some((key, span?))).collect()
+}
+
 /// A key of `[boot]` is either given there or an axis.
 fn not_twice(raw: &RawBoot, axes: &Axes, check: &mut Check) {
-    let given = [
-        ("vcpus", raw.vcpus.as_ref().map(|at| &at.span)),
-        ("memory", raw.memory.as_ref().map(|at| &at.span)),
-        ("sockets", raw.sockets.as_ref().map(|at| &at.span)),
-        ("clusters", raw.clusters.as_ref().map(|at| &at.span)),
-        ("cores", raw.cores.as_ref().map(|at| &at.span)),
-        ("threads", raw.threads.as_ref().map(|at| &at.span)),
-        ("numa", raw.numa.as_ref().map(|at| &at.span)),
-        ("accel", raw.accel.as_ref().map(|at| &at.span)),
-        ("firmware", raw.firmware.as_ref().map(|at| &at.span)),
-        ("online", raw.online.as_ref().map(|at| &at.span)),
-    ];
-    for (key, span) in given {
-        if let (Some(span), Some(_)) = (span, axes.find(key)) {
+    let places = places(raw);
+    for key in Means::BOOT.into_iter().filter(|key| axes.find(key).is_some()) {
+        if let Some(span) = places.get(key) {
             let help = format!("keep one of them: [boot] {key} for all cells, or the axis to vary it");
             check.fault(span, format!("`{key}` is given in `[boot]` and as an axis"), help);
         }

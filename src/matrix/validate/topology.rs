@@ -2,106 +2,100 @@
 //! by itself, then of each cell's figures together and of its machine.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use super::Check;
 use super::axes::Axes;
 use super::boot::memory;
 use crate::matrix::ArchFacts;
 use crate::matrix::raw::{At, RawBoot};
-use crate::model::{Shape, Level, MAX_NR_CPUS, Matrix, Misfit, OWN_DISTANCE, Setting, Topology};
+use crate::model::{Level, MAX_NR_CPUS, Matrix, Misfit, OWN_DISTANCE, Setting, Shape, Topology};
 
 /// Distances that nodes can have to each other; 255 means unreachable.
-const REMOTE: std::ops::RangeInclusive<u32> = OWN_DISTANCE as u32 + 1..=254;
+const REMOTE: RangeInclusive<u8> = OWN_DISTANCE + 1..=254;
 
+/// What the file says; nothing where a part of it is faulty, so that no other
+/// part is blamed for what is missing.
 pub(super) fn topology(raw: &RawBoot, axes: &Axes, check: &mut Check) -> Topology {
-    let levels = [("sockets", &raw.sockets), ("clusters", &raw.clusters), ("cores", &raw.cores)];
-    let [sockets, clusters, cores] = levels.map(|(key, at)| count(key, at.as_ref(), check));
-    let threads = count("threads", raw.threads.as_ref(), check);
-    let of_numa = [
-        ("numa_memory", raw.numa_memory.as_ref().map(|at| &at.span)),
-        ("numa_distance", raw.numa_distance.as_ref().map(|at| &at.span)),
-        ("numa_distances", raw.numa_distances.as_ref().map(|at| &at.span)),
-    ];
-    if raw.numa.is_none() && axes.find("numa").is_none() {
-        for (key, span) in of_numa {
-            if let Some(span) = span {
-                check.fault(span, format!("`{key}` without `numa`"), "say how many nodes there are: numa = 2");
-            }
-        }
-    }
-    if let (Some(one), Some(_)) = (&raw.numa_distance, &raw.numa_distances) {
-        let help = "keep one of them: a number for all pairs of nodes, or a row for each node";
-        check.fault(&one.span, "`numa_distance` beside `numa_distances`", help);
-    }
+    let before = check.faults.len();
+    let topology = figures(raw, axes, check);
+    if check.faults.len() > before { Topology::default() } else { topology }
+}
+
+fn figures(raw: &RawBoot, axes: &Axes, check: &mut Check) -> Topology {
+    numa_keys(raw, axes, check);
     let of_node = |at: &At<String>| memory("numa_memory", at, check);
     let numa_memory = raw.numa_memory.iter().flat_map(|at| &at.value).filter_map(of_node).collect();
+    let mut count = |key, at: &Option<At<i64>>| check.number(key, at.as_ref()?, 1..=MAX_NR_CPUS);
     Topology {
-        levels: [sockets, clusters, cores, threads],
-        numa: count("numa", raw.numa.as_ref(), check),
+        levels: [
+            count("sockets", &raw.sockets),
+            count("clusters", &raw.clusters),
+            count("cores", &raw.cores),
+            count("threads", &raw.threads),
+        ],
+        numa: count("numa", &raw.numa),
         numa_memory,
-        numa_distance: raw.numa_distance.as_ref().and_then(|at| {
-            check.number("numa_distance", at, REMOTE).and_then(|n| u8::try_from(n).ok())
-        }),
+        numa_distance: raw.numa_distance.as_ref().and_then(|at| distance("numa_distance", false, at, check)),
         numa_distances: raw.numa_distances.as_ref().map(|at| distances(at, check)).unwrap_or_default(),
     }
 }
 
-fn count(key: &str, at: Option<&At<i64>>, check: &mut Check) -> Option<u32> {
-    at.and_then(|at| check.number(key, at, 1..=MAX_NR_CPUS))
+/// Keys that say more of NUMA nodes need nodes; distances are given in one way.
+fn numa_keys(raw: &RawBoot, axes: &Axes, check: &mut Check) {
+    let keys = [
+        ("numa_memory", raw.numa_memory.as_ref().map(|at| &at.span)),
+        ("numa_distance", raw.numa_distance.as_ref().map(|at| &at.span)),
+        ("numa_distances", raw.numa_distances.as_ref().map(|at| &at.span)),
+    ];
+    let given = keys.iter().filter_map(|(key, span)| Some((key, (*span)?)));
+    for (key, span) in given.filter(|_| raw.numa.is_none() && axes.find("numa").is_none()) {
+        check.fault(span, format!("`{key}` without `numa`"), "say how many nodes there are: numa = 2");
+    }
+    if let [_, (_, Some(one)), (_, Some(_))] = keys {
+        let help = "keep one of them: a number for all pairs of nodes, or a row for each node";
+        check.fault(one, "`numa_distance` beside `numa_distances`", help);
+    }
+}
+
+/// A node's distance to itself or to another.
+fn distance(key: &str, own: bool, at: &At<i64>, check: &mut Check) -> Option<u8> {
+    let fits = |n: &u8| if own { *n == OWN_DISTANCE } else { REMOTE.contains(n) };
+    let distance = u8::try_from(at.value).ok().filter(fits);
+    if distance.is_none() {
+        let help = "10 from a node to itself, 11 to 254 to another: numa_distances = [[10, 20], [20, 10]]";
+        check.fault(&at.span, format!("a distance of `{key}` cannot be {}", at.value), help);
+    }
+    distance
 }
 
 /// Distances from each node to each. They are equal in either direction, as the
 /// device tree's binding (`numa-distance-map-v1`) has it.
 fn distances(at: &At<Vec<At<Vec<At<i64>>>>>, check: &mut Check) -> Vec<Vec<u8>> {
-    let form = "one row for each node, one distance for each in it: [[10, 20], [20, 10]]";
     let mut rows = Vec::new();
     for (i, row) in at.iter().enumerate() {
         if row.len() != at.len() {
-            let message =
-                format!("{} distances in a row of `numa_distances`, which has {} rows", row.len(), at.len());
-            check.fault(&row.span, message, form);
+            let message = format!("a row of `numa_distances` has {} distances, not {}", row.len(), at.len());
+            check.fault(&row.span, message, "as many as there are rows: [[10, 20], [20, 10]]");
             return Vec::new();
         }
-        let distance = |(j, at): (usize, &At<i64>)| {
-            let own = u32::from(OWN_DISTANCE);
-            check.number(if i == j { "distance of a node to itself" } else { "distance between nodes" }, at, if i == j { own..=own } else { REMOTE })
-        };
-        let row: Vec<u8> = row.iter().enumerate().filter_map(distance).filter_map(|n| u8::try_from(n).ok()).collect();
-        rows.push(row);
+        let of = |(j, at): (usize, &At<i64>)| distance("numa_distances", i == j, at, check);
+        rows.push(row.iter().enumerate().filter_map(of).collect::<Vec<u8>>());
     }
-    if rows.iter().any(|row| row.len() != rows.len()) {
+    if rows.iter().any(|row| row.len() < rows.len()) {
         return Vec::new();
     }
-    for i in 0..rows.len() {
-        for j in 0..i {
-            if rows[i][j] != rows[j][i] {
-                let message = format!(
-                    "nodes {j} and {i} are {} apart one way and {} the other",
-                    rows[j][i], rows[i][j]
-                );
-                check.fault(&at[i][j].span, message, "distances are equal in either direction");
+    for (i, row) in at.iter().enumerate() {
+        for (j, there) in row.iter().enumerate().take(i) {
+            let back = at[j][i].value;
+            if there.value != back {
+                let message =
+                    format!("nodes {j} and {i} are {back} apart one way, {} the other", there.value);
+                check.fault(&there.span, message, "distances are equal in either direction");
             }
         }
     }
     rows
-}
-
-/// Where `[boot]` says what a topology is made of.
-pub(super) fn places(raw: &RawBoot) -> BTreeMap<&'static str, Range<usize>> {
-    let number = |at: &Option<At<i64>>| at.as_ref().map(|at| at.span.clone());
-    let places = [
-        ("vcpus", number(&raw.vcpus)),
-        ("memory", raw.memory.as_ref().map(|at| at.span.clone())),
-        ("sockets", number(&raw.sockets)),
-        ("clusters", number(&raw.clusters)),
-        ("cores", number(&raw.cores)),
-        ("threads", number(&raw.threads)),
-        ("numa", number(&raw.numa)),
-        ("numa_memory", raw.numa_memory.as_ref().map(|at| at.span.clone())),
-        ("numa_distances", raw.numa_distances.as_ref().map(|at| at.span.clone())),
-    ];
-    places.into_iter().filter_map(|(key, span)| Some((key, span?))).collect()
 }
 
 /// Every cell's figures against each other and against its machine.
