@@ -693,6 +693,15 @@ fn whoever_waits_for_another_run_can_be_interrupted() {
     run.finish().code(130);
 }
 
+#[test]
+fn a_guest_must_show_the_topology_asked_for() {
+    let lab = Lab::new(&column("numa", &["1", "2"], ""));
+    let done = lab.run().code(1).says(&["NUMA nodes are 0; 2 should be there"]);
+    assert_eq!(rows(&done.stdout, "time"), ["1/s 0.5080", "2/s FAILED(wrong guest)"]);
+    let script = lab.read("run/cells/riscv64-NR_CPUS=64-numa=2/boot-1/qemu.sh");
+    contains(&script, &["sockets=2,cores=1,threads=1", "cpus=1-1,memdev=node1"]);
+}
+
 // --- what users get wrong ---
 
 #[test]
