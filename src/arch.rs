@@ -63,7 +63,7 @@ pub struct QemuFacts {
     pub topology: Vec<Level>,
     /// Most NUMA nodes that the machine has.
     pub max_numa_nodes: u32,
-    /// Argument of `-machine` with several NUMA nodes, where it is another
+    /// Argument of `-machine` with NUMA nodes, however many, where it is another
     /// (emulated machines only).
     pub numa_machine: Option<String>,
 }

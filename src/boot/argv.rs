@@ -74,7 +74,7 @@ fn kernel_command_line(arch: &Arch, boot: &Boot, machine: &Machine) -> String {
 pub(super) fn processor(arch: &Arch, accel: Accel, nodes: usize) -> Vec<(&'static str, String)> {
     let (machine, cpu) = match (&arch.kvm, &arch.qemu.numa_machine) {
         (Some(kvm), _) if accel == Accel::Kvm => (&kvm.machine, &kvm.cpu),
-        (_, Some(machine)) if nodes > 1 => (machine, &arch.qemu.cpu),
+        (_, Some(machine)) if nodes > 0 => (machine, &arch.qemu.cpu),
         _ => (&arch.qemu.machine, &arch.qemu.cpu),
     };
     vec![("-machine", machine.clone()), ("-cpu", cpu.clone())]
@@ -218,7 +218,9 @@ mod tests {
             let machine = arch.qemu.numa_machine.as_ref().unwrap_or(&arch.qemu.machine);
             assert!(argv.contains(&format!("-machine {machine} ")), "{argv}");
             let one = with_topology(&arch, Topology { numa: Some(1), ..Topology::default() });
-            assert!(one.contains(&format!("-machine {} ", arch.qemu.machine)), "{one}");
+            assert!(one.contains(&format!("-machine {machine} ")), "the same for any number: {one}");
+            let none = with_topology(&arch, Topology::default());
+            assert!(none.contains(&format!("-machine {} ", arch.qemu.machine)), "{none}");
         }
     }
 

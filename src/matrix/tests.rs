@@ -29,7 +29,7 @@ fn ctx() -> Context {
             metrics: indexmap! { "time".to_owned() => seconds },
             packages: vec!["rt-tests".to_owned()],
         }],
-        fragments: vec!["minimal".to_owned(), "boot".to_owned()],
+        fragments: vec!["minimal".to_owned(), "boot".to_owned(), "numa".to_owned()],
     }
 }
 
@@ -1457,6 +1457,7 @@ fn shipped_matrices_load() {
         matrix
     };
     assert_eq!(shipped("quickstart").cells.len(), 4);
+    assert_eq!(ids(&shipped("numa"))[5], "aarch64-NR_CPUS=64-numa=4");
     assert_eq!(shipped("riscv-cpumask-offstack").cells.len(), 14);
     assert_eq!(ids(&shipped("smoke")), ["riscv64-NR_CPUS=64-OFFSTACK=n", "aarch64-NR_CPUS=64-OFFSTACK=n"]);
     let arm64 = shipped("arm64-cpumask-offstack");
