@@ -205,11 +205,12 @@ pub(super) struct RawMatrix {
     /// What varies: every combination of the axes' values is a cell, the last
     /// axis varying fastest. `arch` must be there. Capitals name a Kconfig
     /// symbol (`OFFSTACK` is short for `CPUMASK_OFFSTACK`); `vcpus`, `memory`,
-    /// `accel`, `firmware` and `online` are keys of `[boot]`; `rev` is a revision
-    /// of the source's git repository; `patches` is `"none"`, a patch, a mailbox
-    /// or a folder of patches; a name with a dot, in quotes, is a kernel
-    /// parameter; any other name stands as `{name}` in benchmarks' args and in
-    /// `cmdline`. Example: `arch = ["riscv64"]`, `NR_CPUS = [512, 4096]`,
+    /// `sockets`, `clusters`, `cores`, `threads`, `numa`, `accel`, `firmware` and
+    /// `online` are keys of `[boot]`; `rev` is a revision of the source's git
+    /// repository; `patches` is `"none"`, a patch, a mailbox or a folder of
+    /// patches; a name with a dot, in quotes, is a kernel parameter; any other
+    /// name stands as `{name}` in benchmarks' args and in `cmdline`.
+    /// Example: `arch = ["riscv64"]`, `NR_CPUS = [512, 4096]`,
     /// `OFFSTACK = ["n", "y"]`, `groups = [1, 2, 4]`.
     pub axes: Option<At<Map<OneOrMany<Scalar>>>>,
     /// What tables print instead of a value. Example: `[labels.OFFSTACK]` with
