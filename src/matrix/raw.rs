@@ -185,6 +185,9 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
     }
 }
 
+/// Rows of whole numbers.
+pub(super) type Rows = Vec<At<Vec<At<i64>>>>;
+
 /// A map in the order of the file.
 pub(super) type Map<T> = IndexMap<At<String>, At<T>>;
 
@@ -333,7 +336,7 @@ pub(super) struct RawBoot {
     pub numa_distance: Option<At<i64>>,
     /// Distances where pairs of NUMA nodes differ: a row for each node, with
     /// its distance to each. Example: `numa_distances = [[10, 16, 32], [16, 10, 32], [32, 32, 10]]`.
-    pub numa_distances: Option<At<Vec<At<Vec<At<i64>>>>>>,
+    pub numa_distances: Option<At<Rows>>,
     /// How long one boot may take with all its benchmarks, `"10m"` by default.
     /// Example: `deadline = "1h 30m"`.
     pub deadline: Option<At<String>>,

@@ -143,8 +143,8 @@ fn levels(asked: &Topology, vcpus: u32) -> Result<[u32; 4], Misfit> {
     if levels[Level::Cores as usize].is_none() {
         levels[Level::Sockets as usize] = levels[Level::Sockets as usize].or(asked.numa);
     }
-    let open = [Level::Cores, Level::Sockets, Level::Threads].into_iter();
-    let inferred = open.filter(|l| levels[*l as usize].is_none()).next();
+    let mut open = [Level::Cores, Level::Sockets, Level::Threads].into_iter();
+    let inferred = open.find(|l| levels[*l as usize].is_none());
     let mut counts = levels.map(|count| count.unwrap_or(1));
     let given = counts.iter().try_fold(1_u32, |product, n| product.checked_mul(*n));
     let whole = given.filter(|product: &u32| match inferred {

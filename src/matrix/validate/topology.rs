@@ -8,7 +8,7 @@ use super::Check;
 use super::axes::Axes;
 use super::boot::memory;
 use crate::matrix::ArchFacts;
-use crate::matrix::raw::{At, RawBoot};
+use crate::matrix::raw::{At, RawBoot, Rows};
 use crate::model::{Level, MAX_NR_CPUS, Matrix, Misfit, OWN_DISTANCE, Setting, Shape, Topology};
 
 /// Distances that nodes can have to each other; 255 means unreachable.
@@ -71,7 +71,7 @@ fn distance(key: &str, own: bool, at: &At<i64>, check: &mut Check) -> Option<u8>
 
 /// Distances from each node to each. They are equal in either direction, as the
 /// device tree's binding (`numa-distance-map-v1`) has it.
-fn distances(at: &At<Vec<At<Vec<At<i64>>>>>, check: &mut Check) -> Vec<Vec<u8>> {
+fn distances(at: &At<Rows>, check: &mut Check) -> Vec<Vec<u8>> {
     let mut rows = Vec::new();
     for (i, row) in at.iter().enumerate() {
         if row.len() != at.len() {
