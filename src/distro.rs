@@ -31,6 +31,15 @@ pub struct Release<'a> {
     pub suite: &'a str,
 }
 
+/// Which packages are fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Those that are named.
+    Named,
+    /// Those and all that they depend on.
+    Dependencies,
+}
+
 /// Fetches `packages` with the host's own apt set-up and unpacks them into
 /// `root`; returns the package files' names, which carry the versions.
 ///
@@ -39,17 +48,19 @@ pub struct Release<'a> {
 pub async fn unpack_host(packages: &[String], root: &Path, stop: &Stop) -> anyhow::Result<Vec<String>> {
     fs::create_dir_all(root)?;
     let downloads = tempfile::tempdir_in(root)?;
-    download(packages, downloads.path(), None, stop).await?;
+    let get = Spec::new("apt-get").args(["download", "-q", "-o", "APT::Sandbox::User=root"]);
+    download(get, packages, downloads.path(), stop).await?;
     unpack_all(downloads.path(), root, stop).await
 }
 
-/// Fetches `packages` of `release` and unpacks them into `root`; returns the
-/// package files' names, which carry the versions.
+/// Fetches `packages` of `release`, as many as `extent` says, and unpacks them
+/// into `root`; returns the package files' names, which carry the versions.
 ///
 /// # Errors
 /// No archive is known, or it lacks a package, or it cannot be reached.
 pub async fn unpack_release(
     packages: &[String],
+    extent: Extent,
     release: Release<'_>,
     root: &Path,
     stop: &Stop,
@@ -61,25 +72,22 @@ pub async fn unpack_release(
     process::output(&update, DOWNLOAD_LIMIT, stop)
         .await
         .with_context(|| format!("reading the package lists of {} for {}", release.suite, release.arch))?;
-    let downloads = state.path().join("downloads");
-    fs::create_dir_all(&downloads)?;
-    download(packages, &downloads, Some(&config), stop).await?;
+    let get = Spec::new("apt-get").env("APT_CONFIG", &config);
+    let get = match extent {
+        Extent::Named => get.args(["download", "-q"]),
+        // Nothing is installed in the private state, so all of them are fetched.
+        Extent::Dependencies => {
+            get.args(["install", "-q", "--download-only", "--yes", "--no-install-recommends"])
+        }
+    };
+    let downloads = state.path().join("cache/archives");
+    download(get, packages, &downloads, stop).await?;
     unpack_all(&downloads, root, stop).await
 }
 
-async fn download(
-    packages: &[String],
-    into: &Path,
-    config: Option<&Path>,
-    stop: &Stop,
-) -> anyhow::Result<()> {
-    let mut get = Spec::new("apt-get")
-        .args(["download", "-q", "-o", "APT::Sandbox::User=root", "--"])
-        .args(packages)
-        .cwd(into);
-    if let Some(config) = config {
-        get = get.env("APT_CONFIG", config);
-    }
+/// Runs the apt command `get` for `packages` in the folder `into`.
+async fn download(get: Spec, packages: &[String], into: &Path, stop: &Stop) -> anyhow::Result<()> {
+    let get = get.arg("--").args(packages).cwd(into);
     let what = packages.join(" ");
     process::output(&get, DOWNLOAD_LIMIT, stop).await.with_context(|| format!("fetching {what}"))?;
     Ok(())
@@ -133,7 +141,9 @@ fn apt_config(arch: &str, dir: &Path) -> String {
          Dir::State::status \"{dir}/status\";\n\
          Dir::Cache \"{dir}/cache\";\n\
          Dir::Etc::SourceList \"{dir}/sources.list\";\n\
-         Dir::Etc::SourceParts \"/dev/null\";\n"
+         Dir::Etc::SourceParts \"/dev/null\";\n\
+         Dir::Etc::Preferences \"/dev/null\";\n\
+         Dir::Etc::PreferencesParts \"/dev/null\";\n"
     )
 }
 

@@ -428,12 +428,60 @@ pub struct Benchmark {
     pub timeout_s: u64,
     /// Regular expression over each line of output; every named group is a metric.
     pub pattern: String,
+    /// Regular expression of a headline: values are read only from the indented
+    /// lines below the last line that it matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub section: Option<String>,
     /// What each named group of `pattern` means.
     pub metrics: IndexMap<String, Metric>,
     /// Distribution packages of the guest's architecture that hold the program.
     pub packages: Vec<String>,
     /// Files of the host to put into the guest's `/bin`; `{arch}` in them is the architecture's name.
     pub files: Vec<PathBuf>,
+    /// What it needs besides its program.
+    #[serde(default)]
+    pub guest: GuestNeeds,
+}
+
+/// Workload of ours that runs a program beside a server.
+pub const WITH_SERVER: &str = "with-server";
+
+impl Benchmark {
+    /// What the guest executes: the command, beside its server where it has one.
+    pub fn argv(&self) -> Vec<String> {
+        let Some(server) = &self.guest.server else { return self.command.clone() };
+        let mut argv = vec![WITH_SERVER.to_owned(), server.port.to_string()];
+        argv.extend(server.command.iter().cloned());
+        argv.push("--".to_owned());
+        argv.extend(self.command.iter().cloned());
+        argv
+    }
+}
+
+/// What a benchmark needs in the guest besides its program.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GuestNeeds {
+    /// Workloads of ours, `qemu/guest/workloads/NAME.c`, that go into `/bin`.
+    pub workloads: Vec<String>,
+    /// Files of the packages, such as `usr/share/x/input`; they keep their paths.
+    pub data: Vec<String>,
+    /// Runs on the loopback interface beside every run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
+    /// Configuration fragments that the kernel needs, where its configuration
+    /// does not hold the same symbols already.
+    pub fragments: Vec<String>,
+}
+
+/// A server that a benchmark talks to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// TCP port that it listens on when it is ready.
+    pub port: u16,
 }
 
 /// Meaning of a measured value.

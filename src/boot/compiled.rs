@@ -28,6 +28,24 @@ pub async fn agent(arch: &Arch, tools: &Tools, cache: &Cache, stop: &Stop) -> an
     })
 }
 
+/// The workload `name` of ours, of `qemu/guest/workloads/`.
+///
+/// # Errors
+/// There is none of that name, or it does not compile.
+pub async fn workload(
+    name: &str,
+    arch: &Arch,
+    tools: &Tools,
+    cache: &Cache,
+    stop: &Stop,
+) -> anyhow::Result<PathBuf> {
+    let source = format!("{name}.c");
+    let args = ["-static", "-O2", "-pthread", &source].map(str::to_owned).to_vec();
+    compile("guest/workloads", args, arch, tools, cache, stop)
+        .await
+        .with_context(|| format!("compiling the workload {name}"))
+}
+
 /// The architecture's firmware of ours; none where it has none.
 ///
 /// # Errors

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::{compiled, initramfs, protocol};
 use crate::arch::Arch;
 use crate::cache::{Cache, Inputs, write_whole};
-use crate::distro::{self, Release};
+use crate::distro::{self, Extent, Release};
 use crate::kernel::Tools;
-use crate::model::Benchmark;
+use crate::model::{Benchmark, WITH_SERVER};
 use crate::process::Stop;
 
 const ROOM: &str = "guest";
@@ -56,8 +56,8 @@ pub fn initramfs_name(arch: &str, benchmarks: &[Benchmark], staged: bool) -> Str
 /// Gathers the guest that runs `benchmarks` on `arch`.
 ///
 /// # Errors
-/// The agent does not compile, a package cannot be had, or a program or a
-/// library it needs is in none of the packages.
+/// A program of ours does not compile, a package cannot be had, or a program
+/// or a library it needs is in none of the packages.
 pub async fn gather(
     arch: &Arch,
     tools: &Tools,
@@ -68,9 +68,47 @@ pub async fn gather(
 ) -> anyhow::Result<GuestFiles> {
     let packages: BTreeSet<String> = benchmarks.iter().flat_map(|b| b.packages.iter().cloned()).collect();
     let packages: Vec<String> = packages.into_iter().collect();
-    let root = unpacked(arch, &packages, refresh, cache, stop).await?;
-    let mut guest = GuestFiles { packages: root.versions.clone(), ..GuestFiles::default() };
-    guest.files.insert("init".to_owned(), fs::read(compiled::agent(arch, tools, cache, stop).await?)?);
+    let own = own_programs(arch, tools, benchmarks, cache, stop).await?;
+    let get = async |extent| unpacked(arch, &packages, extent, refresh, cache, stop).await;
+    match assemble(arch, benchmarks, &own, &packages, &get(Extent::Named).await?) {
+        // Most programs need few libraries, whose packages are named; where one
+        // is not, whatever the packages depend on is fetched too.
+        Err(error) if !packages.is_empty() && error.is::<NoLibrary>() => {
+            assemble(arch, benchmarks, &own, &packages, &get(Extent::Dependencies).await?)
+        }
+        done => done,
+    }
+}
+
+/// The agent and the workloads of ours, by path in the guest.
+async fn own_programs(
+    arch: &Arch,
+    tools: &Tools,
+    benchmarks: &[Benchmark],
+    cache: &Cache,
+    stop: &Stop,
+) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
+    let agent = compiled::agent(arch, tools, cache, stop).await?;
+    let mut own = BTreeMap::from([("init".to_owned(), fs::read(agent)?)]);
+    let beside = benchmarks.iter().filter(|b| b.guest.server.is_some()).map(|_| WITH_SERVER);
+    let named = benchmarks.iter().flat_map(|b| b.guest.workloads.iter().map(String::as_str));
+    for name in beside.chain(named).collect::<BTreeSet<_>>() {
+        let program = compiled::workload(name, arch, tools, cache, stop).await?;
+        own.insert(format!("bin/{name}"), fs::read(program)?);
+    }
+    Ok(own)
+}
+
+/// Puts together what the benchmarks need from `own` programs, the host's
+/// files and the unpacked packages.
+fn assemble(
+    arch: &Arch,
+    benchmarks: &[Benchmark],
+    own: &BTreeMap<String, Vec<u8>>,
+    packages: &[String],
+    root: &Unpacked,
+) -> anyhow::Result<GuestFiles> {
+    let mut guest = GuestFiles { files: own.clone(), packages: root.versions.clone() };
     let libraries = root.dir.as_deref().map(library_index).transpose()?.unwrap_or_default();
     for benchmark in benchmarks {
         for file in &benchmark.files {
@@ -80,16 +118,40 @@ pub async fn gather(
             let content = fs::read(&file)?;
             add_program(&mut guest, &format!("bin/{name}"), content, &libraries)?;
         }
-        let program = &benchmark.command[0];
-        let given = guest.files.contains_key(&format!("bin/{program}")) || program.contains('/');
-        if let (false, Some(root)) = (given, &root.dir) {
-            let content = find_program(root, program).with_context(|| {
-                format!("benchmark '{}': no program '{program}' in {}", benchmark.name, root_names(&packages))
+        let Some(root) = &root.dir else { continue };
+        for (program, needed) in programs(benchmark) {
+            let path = format!("bin/{program}");
+            if program.contains('/') || guest.files.contains_key(&path) {
+                continue;
+            }
+            match find_program(root, program) {
+                Some(content) => add_program(&mut guest, &path, content, &libraries)?,
+                None if needed => bail!(
+                    "benchmark '{}': no program '{program}' in {}",
+                    benchmark.name,
+                    root_names(packages)
+                ),
+                None => {}
+            }
+        }
+        for path in &benchmark.guest.data {
+            let content = inside(root, path).and_then(|file| fs::read(file).ok()).with_context(|| {
+                format!("benchmark '{}': no file /{path} in {}", benchmark.name, root_names(packages))
             })?;
-            add_program(&mut guest, &format!("bin/{program}"), content, &libraries)?;
+            guest.files.insert(path.clone(), content);
         }
     }
     Ok(guest)
+}
+
+/// The programs that a benchmark starts, and whether there is none without: its
+/// own, its server, and what stands behind a `--`, which may be a command that
+/// a workload runs.
+fn programs(benchmark: &Benchmark) -> impl Iterator<Item = (&str, bool)> {
+    let server = benchmark.guest.server.iter().flat_map(|s| s.command.first());
+    let behind = benchmark.command.windows(2).filter(|pair| pair[0] == "--").map(|pair| &pair[1]);
+    let needed = benchmark.command.first().into_iter().chain(server).map(|p| (p.as_str(), true));
+    needed.chain(behind.map(|p| (p.as_str(), false)))
 }
 
 fn root_names(packages: &[String]) -> String {
@@ -113,6 +175,7 @@ struct Manifest {
 async fn unpacked(
     arch: &Arch,
     packages: &[String],
+    extent: Extent,
     refresh: bool,
     cache: &Cache,
     stop: &Stop,
@@ -124,6 +187,9 @@ async fn unpacked(
     inputs.add("packages", packages.join(" "));
     inputs.add("arch", &arch.guest.debian_arch);
     inputs.add("suite", &arch.guest.suite);
+    if extent == Extent::Dependencies {
+        inputs.add("extent", "dependencies");
+    }
     let key = inputs.fingerprint();
     let _lock = cache.lock(ROOM, &key, &stop.graceful).await?;
     let entry = cache.entry(ROOM, &key);
@@ -134,7 +200,7 @@ async fn unpacked(
     let work = cache.work(ROOM, &key)?;
     fs::remove_dir_all(&work)?;
     let release = Release { arch: &arch.guest.debian_arch, suite: &arch.guest.suite };
-    let versions = distro::unpack_release(packages, release, &work.join("root"), stop).await?;
+    let versions = distro::unpack_release(packages, extent, release, &work.join("root"), stop).await?;
     let manifest = Manifest { versions };
     write_whole(&work.join("manifest.json"), &serde_json::to_vec_pretty(&manifest)?)?;
     let entry = cache.publish(&work, ROOM, &key)?;
@@ -143,10 +209,15 @@ async fn unpacked(
 
 /// Content of the program `name` of unpacked packages.
 fn find_program(root: &Path, name: &str) -> Option<Vec<u8>> {
-    let root = fs::canonicalize(root).ok()?;
-    let inside = |path: PathBuf| fs::canonicalize(path).ok().filter(|p| p.starts_with(&root) && p.is_file());
-    let path = PROGRAM_DIRS.iter().find_map(|dir| inside(root.join(dir).join(name)))?;
+    let path = PROGRAM_DIRS.iter().find_map(|dir| inside(root, &format!("{dir}/{name}")))?;
     fs::read(path).ok()
+}
+
+/// The file that `path` of unpacked packages is, links followed; none that is
+/// outside of them.
+fn inside(root: &Path, path: &str) -> Option<PathBuf> {
+    let root = fs::canonicalize(root).ok()?;
+    fs::canonicalize(root.join(path)).ok().filter(|p| p.starts_with(&root) && p.is_file())
 }
 
 /// Every file below the packages' library directories, by name, symbolic
@@ -172,6 +243,14 @@ fn library_index(root: &Path) -> anyhow::Result<BTreeMap<String, PathBuf>> {
 
 // --- programs and their libraries ---
 
+/// A library that no package at hand holds.
+#[derive(Debug, thiserror::Error)]
+#[error("/{program} needs {library}; add the package that has it to `packages`")]
+struct NoLibrary {
+    program: String,
+    library: String,
+}
+
 /// Adds a program, its loader where the program says it is, and every library
 /// that the program or a library needs in `/lib`, where loaders look.
 fn add_program(
@@ -191,10 +270,10 @@ fn add_program(
             if guest.files.contains_key(&at) || todo.iter().any(|(p, _)| *p == at) {
                 continue;
             }
-            let library = libraries.get(&name).with_context(|| {
-                format!("/{path} needs {name}; add the package that has it to `packages`")
-            })?;
-            todo.push((at, fs::read(library)?));
+            match libraries.get(&name) {
+                Some(library) => todo.push((at, fs::read(library)?)),
+                None => bail!(NoLibrary { program: path, library: name }),
+            }
         }
     }
     Ok(())
@@ -238,6 +317,7 @@ fn needs(content: &[u8]) -> anyhow::Result<Vec<(String, String)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{GuestNeeds, Server};
 
     /// This test is a dynamic program with a loader and a C library.
     #[test]
@@ -273,5 +353,68 @@ mod tests {
         let root = fs::canonicalize(root.path()).unwrap();
         assert_eq!(find_program(&root, "leak"), None);
         assert!(library_index(&root).unwrap().is_empty());
+    }
+
+    fn benchmark(command: &[&str], guest: GuestNeeds) -> Benchmark {
+        Benchmark {
+            name: "b".into(),
+            command: command.iter().map(|w| (*w).to_owned()).collect(),
+            repeat: 1,
+            timeout_s: 1,
+            pattern: String::new(),
+            section: None,
+            metrics: Default::default(),
+            packages: vec!["p".into()],
+            files: vec![],
+            guest,
+        }
+    }
+
+    #[test]
+    fn programs_are_the_commands_the_servers_and_those_behind_a_dash() {
+        let server = Server { command: vec!["server".into(), "-v".into()], port: 1 };
+        let guest = GuestNeeds { server: Some(server), ..GuestNeeds::default() };
+        let benchmark = benchmark(&["outer", "x", "--", "inner", "y"], guest);
+        let found: Vec<_> = programs(&benchmark).collect();
+        assert_eq!(found, [("outer", true), ("server", true), ("inner", false)]);
+    }
+
+    /// What a package's folder and the programs of ours come to.
+    fn assembled(root: &Path, guest: GuestNeeds) -> anyhow::Result<GuestFiles> {
+        let own = BTreeMap::from([("bin/own".to_owned(), b"own".to_vec())]);
+        let root = Unpacked { dir: Some(root.to_owned()), versions: vec!["p_1".into()] };
+        let arch = crate::arch::all()?.remove(0);
+        assemble(&arch, &[benchmark(&["own", "--", "nowhere"], guest)], &own, &["p".into()], &root)
+    }
+
+    #[test]
+    fn data_keeps_its_path_and_is_never_from_outside() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("usr/share/p")).unwrap();
+        fs::write(root.path().join("usr/share/p/input"), "data").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", root.path().join("usr/share/p/leak")).unwrap();
+        let data = |path: &str| GuestNeeds { data: vec![path.into()], ..GuestNeeds::default() };
+        let guest = assembled(root.path(), data("usr/share/p/input")).unwrap();
+        assert_eq!(guest.files["usr/share/p/input"], b"data");
+        assert_eq!(guest.files["bin/own"], b"own", "ours is not looked for in the packages");
+        assert_eq!(guest.packages, ["p_1"]);
+        for lacking in ["usr/share/p/leak", "usr/share/p/none", "../../etc/passwd"] {
+            let err = assembled(root.path(), data(lacking)).unwrap_err().to_string();
+            assert_eq!(err, format!("benchmark 'b': no file /{lacking} in p"));
+        }
+    }
+
+    #[test]
+    fn lacking_library_asks_for_the_dependencies_a_lacking_program_does_not() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("usr/bin")).unwrap();
+        fs::copy(std::env::current_exe().unwrap(), root.path().join("usr/bin/server")).unwrap();
+        let server = |program: &str| GuestNeeds {
+            server: Some(Server { command: vec![program.into()], port: 1 }),
+            ..GuestNeeds::default()
+        };
+        assert!(assembled(root.path(), server("server")).unwrap_err().is::<NoLibrary>());
+        let err = assembled(root.path(), server("other")).unwrap_err();
+        assert!(!err.is::<NoLibrary>() && err.to_string().contains("no program 'other' in p"), "{err}");
     }
 }

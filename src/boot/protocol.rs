@@ -70,8 +70,8 @@ pub fn job(benchmarks: &[Benchmark], staged: bool) -> String {
     let mut job = String::from(if staged { "online all\n" } else { "" });
     for bench in benchmarks {
         job.push_str(&format!("bench {} {}\n", bench.repeat, bench.timeout_s));
-        for arg in &bench.command {
-            job.push_str(&format!("arg {}\n", escape(arg)));
+        for arg in bench.argv() {
+            job.push_str(&format!("arg {}\n", escape(&arg)));
         }
         job.push_str("end\n");
     }
@@ -218,6 +218,7 @@ pub fn count_cpus(list: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{GuestNeeds, Server};
 
     fn read(lines: &[&str]) -> Vec<Result<Option<Message>, String>> {
         let mut reader = Reader::default();
@@ -290,6 +291,25 @@ mod tests {
         let text = "a\\b\nc\u{e9}\x1b'\"";
         assert_eq!(unescape(escape(text).as_bytes()).unwrap(), text.as_bytes());
         assert!(escape(text).bytes().all(|b| (0x20..=0x7e).contains(&b)));
+    }
+
+    #[test]
+    fn server_runs_beside_its_benchmark() {
+        let server = Server { command: vec!["server".into(), "-v".into()], port: 7003 };
+        let benchmark = Benchmark {
+            name: "b".into(),
+            command: vec!["client".into(), "4".into()],
+            repeat: 2,
+            timeout_s: 9,
+            pattern: String::new(),
+            section: None,
+            metrics: Default::default(),
+            packages: vec![],
+            files: vec![],
+            guest: GuestNeeds { server: Some(server), ..GuestNeeds::default() },
+        };
+        let args = ["with-server", "7003", "server", "-v", "--", "client", "4"].map(|a| format!("arg {a}\n"));
+        assert_eq!(job(&[benchmark], true), format!("online all\nbench 2 9\n{}end\n", args.concat()));
     }
 
     #[test]

@@ -218,7 +218,12 @@ pub fn samples(
                 Err((what, detail)) => failures.push(Failure {
                     stage: Stage::Benchmark,
                     what,
-                    detail: format!("{} run {}: {detail}", benchmark.name, run.iteration),
+                    detail: format!(
+                        "{} run {}: {detail}{}",
+                        benchmark.name,
+                        run.iteration,
+                        fragments(benchmark)
+                    ),
                     boot: Some(boot),
                     benchmark: Some(benchmark.name.clone()),
                 }),
@@ -226,6 +231,15 @@ pub fn samples(
         }
     }
     (samples, failures)
+}
+
+/// The kernel options without which a benchmark is known to fail.
+fn fragments(benchmark: &Benchmark) -> String {
+    let names: Vec<_> = benchmark.guest.fragments.iter().map(|name| format!("\"{name}\"")).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!("; its kernel needs what [kernel] fragments = [{}] sets", names.join(", "))
 }
 
 fn values(run: &Run, benchmark: &Benchmark) -> Result<Vec<(String, f64)>, (String, String)> {
@@ -249,7 +263,7 @@ fn values(run: &Run, benchmark: &Benchmark) -> Result<Vec<(String, f64)>, (Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Metric;
+    use crate::model::{GuestNeeds, Metric};
     use indexmap::IndexMap;
 
     fn benchmark() -> Benchmark {
@@ -263,6 +277,8 @@ mod tests {
             metrics: IndexMap::from([("time".to_owned(), metric)]),
             packages: vec![],
             files: vec![],
+            section: None,
+            guest: GuestNeeds::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{Cache, Inputs, write_whole};
-use crate::distro::{self, Release};
+use crate::distro::{self, Extent, Release};
 use crate::model::Source;
 use crate::process::{self, Spec, Stop};
 
@@ -192,7 +192,7 @@ async fn unpack_package(name: &str, dir: &Path, stop: &Stop) -> anyhow::Result<S
     let packages = [name.to_owned()];
     let versions = match distro::unpack_host(&packages, &root, stop).await {
         Ok(versions) => versions,
-        Err(host) => distro::unpack_release(&packages, FALLBACK, &root, stop).await.with_context(|| {
+        Err(host) => distro::unpack_release(&packages, Extent::Named, FALLBACK, &root, stop).await.with_context(|| {
             format!(
                 "package '{name}': {host:#}; `apt-cache search ^linux-source` shows what this system offers, \
                  after `apt-get update`"

@@ -405,6 +405,10 @@ pub(super) struct RawBenchmark {
     /// a metric. Example: `pattern = 'took (?<time>[0-9.]+) s'` gives
     /// `mybench.time`.
     pub pattern: Option<At<String>>,
+    /// Regular expression of a headline, for programs that report again and
+    /// again: only the indented lines below the last such headline count.
+    /// Example: `section = '^Wakeup Latencies'`.
+    pub section: Option<At<String>>,
     /// Unit of the metrics. Example: `unit = "s"`.
     pub unit: Option<At<String>>,
     /// Which way the metrics are good: `"lower"` or `"higher"`.

@@ -28,6 +28,7 @@ fn ctx() -> Context {
             pattern: r"^Time: (?<time>[0-9.]+)$".to_owned(),
             metrics: indexmap! { "time".to_owned() => seconds },
             packages: vec!["rt-tests".to_owned()],
+            ..BenchmarkDef::default()
         }],
         fragments: vec!["minimal".to_owned(), "boot".to_owned(), "numa".to_owned()],
     }
@@ -1027,6 +1028,7 @@ fn benchmark_faults() {
         "\"90s\"",
     );
     case(&format!("{hack}command = \"x\""), "\"x\"", "`use` and `command` do not go together", "remove one");
+    case(&format!("{hack}section = \"x\""), "\"x\"", "`use` and `section` do not go together", "remove one");
     case(
         &format!("{hack}args = \"'\""),
         "\"'\"",
@@ -1075,6 +1077,12 @@ fn benchmark_faults() {
     );
     case(&own("command = \"x\""), "[[benchmark]]", "this `[[benchmark]]` has no `pattern`", "(?<time>");
     case(&own("command = \"\"\npattern = '(?<t>.)'"), "\"\"", "`command` names no program", "mybench");
+    case(
+        &own("command = \"x\"\npattern = '(?<t>.)'\nsection = '['"),
+        "'['",
+        "`section` is no regular expression: unclosed character class",
+        "'^Latencies'",
+    );
     case(
         &own("command = \"x\"\npattern = '(?<t>.'"),
         "'(?<t>.'",

@@ -84,6 +84,8 @@ fn results(layout: Layout) -> Results {
                 metrics: IndexMap::from([("time".to_string(), time)]),
                 packages: vec![],
                 files: vec![],
+                section: None,
+                guest: crate::model::GuestNeeds::default(),
             }],
             tables: vec![spec],
         },

@@ -13,7 +13,7 @@ use crate::matrix::BenchmarkDef;
 use crate::matrix::hint::{quoted, suggest};
 use crate::matrix::raw::{At, RawBenchmark, RawMetric};
 use crate::matrix::read::ROOT;
-use crate::model::{Benchmark, Metric};
+use crate::model::{Benchmark, GuestNeeds, Metric};
 
 /// First parts of the names of metrics that no benchmark gives; none can have them.
 const OWN_METRICS: [&str; 4] = ["vmlinux", "image", "boot", "stack"];
@@ -99,17 +99,24 @@ fn benchmark(
         Some(builtin) => from_builtin(&builtin, &raw, check),
         None => from_own(&raw, span, check),
     }?;
+    let mut guest = what.guest;
+    let mut usual = what.packages;
     // Whoever brings the program does not want the distribution's.
-    let usual = if own_files.is_some() { Vec::new() } else { what.packages };
+    if own_files.is_some() {
+        guest.data.clear();
+        usual.clear();
+    }
     Some(Benchmark {
         name: name.to_owned(),
         command: what.command,
         repeat,
         timeout_s,
         pattern: what.pattern,
+        section: what.section,
         metrics: what.metrics,
         packages: own_packages.unwrap_or(usual),
         files: own_files.unwrap_or_default(),
+        guest,
     })
 }
 
@@ -117,14 +124,17 @@ fn benchmark(
 struct What {
     command: Vec<String>,
     pattern: String,
+    section: Option<String>,
     metrics: IndexMap<String, Metric>,
     packages: Vec<String>,
+    guest: GuestNeeds,
 }
 
 fn from_builtin(at: &At<String>, raw: &RawBenchmark, check: &mut Check) -> Option<What> {
     let foreign = [
         ("command", raw.command.as_ref().map(|at| &at.span)),
         ("pattern", raw.pattern.as_ref().map(|at| &at.span)),
+        ("section", raw.section.as_ref().map(|at| &at.span)),
         ("unit", raw.unit.as_ref().map(|at| &at.span)),
         ("better", raw.better.as_ref().map(|at| &at.span)),
         ("metrics", raw.metrics.first().map(|(_, at)| &at.span)),
@@ -138,9 +148,7 @@ fn from_builtin(at: &At<String>, raw: &RawBenchmark, check: &mut Check) -> Optio
     }
     let args = raw.args.as_ref().map(|at| check.words("args", at));
     let known = check.ctx.benchmarks.iter();
-    let Some(BenchmarkDef { program, args: usual, pattern, metrics, packages, .. }) =
-        known.clone().find(|b| b.name == at.value)
-    else {
+    let Some(known) = known.clone().find(|b| b.name == at.value) else {
         let help = format!(
             "{}; your own has name, command and pattern",
             suggest(at, known.map(|b| b.name.as_str()))
@@ -148,9 +156,12 @@ fn from_builtin(at: &At<String>, raw: &RawBenchmark, check: &mut Check) -> Optio
         check.fault(&at.span, format!("unknown benchmark `{}`", at.escape_debug()), help);
         return None;
     };
-    let mut command = vec![program.clone()];
-    command.extend(args.unwrap_or(usual.clone()));
-    Some(What { command, pattern: pattern.clone(), metrics: metrics.clone(), packages: packages.clone() })
+    let BenchmarkDef { name: _, program, leading, args: usual, pattern, section, metrics, packages, guest } =
+        known.clone();
+    let mut command = vec![program];
+    command.extend(leading);
+    command.extend(args.unwrap_or(usual));
+    Some(What { command, pattern, section, metrics, packages, guest })
 }
 
 fn from_own(raw: &RawBenchmark, span: &Range<usize>, check: &mut Check) -> Option<What> {
@@ -182,9 +193,20 @@ fn from_own(raw: &RawBenchmark, span: &Range<usize>, check: &mut Check) -> Optio
         let help = "say where its output holds the values: pattern = 'took (?<time>[0-9.]+) s'";
         check.missing(span, "pattern", "this `[[benchmark]]` has no `pattern`", help);
     }
+    let section = raw.section.as_ref().map(|at| {
+        regex("section", at, "'^Latencies'", check);
+        at.value.clone()
+    });
     let pattern = raw.pattern.as_ref()?;
     let metrics = metrics(pattern, raw, span, check)?;
-    Some(What { command: command?, pattern: pattern.value.clone(), metrics, packages: Vec::new() })
+    Some(What {
+        command: command?,
+        pattern: pattern.value.clone(),
+        section,
+        metrics,
+        packages: Vec::new(),
+        guest: GuestNeeds::default(),
+    })
 }
 
 /// The meaning of every named group of the pattern.
@@ -230,18 +252,23 @@ fn metrics(
     Some(all)
 }
 
-/// Named groups of a pattern; faults where it does not compile or has none.
-fn groups(pattern: &At<String>, check: &mut Check) -> Option<Vec<String>> {
-    let regex = match Regex::new(pattern) {
-        Ok(regex) => regex,
+/// A regular expression, or the fault that it is none.
+fn regex(key: &str, at: &At<String>, example: &str, check: &mut Check) -> Option<Regex> {
+    match Regex::new(at) {
+        Ok(regex) => Some(regex),
         Err(e) => {
             let e = e.to_string();
             let why = e.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            let help = "in single quotes backslashes stay as they are: pattern = 'took (?<time>[0-9.]+) s'";
-            check.fault(&pattern.span, format!("`pattern` is no regular expression: {why}"), help);
-            return None;
+            let help = format!("in single quotes backslashes stay as they are: {key} = {example}");
+            check.fault(&at.span, format!("`{key}` is no regular expression: {why}"), help);
+            None
         }
-    };
+    }
+}
+
+/// Named groups of a pattern; faults where it does not compile or has none.
+fn groups(pattern: &At<String>, check: &mut Check) -> Option<Vec<String>> {
+    let regex = regex("pattern", pattern, "'took (?<time>[0-9.]+) s'", check)?;
     let names: Vec<_> = regex.capture_names().flatten().map(str::to_owned).collect();
     if names.is_empty() {
         let help = "each metric is a named group: pattern = 'took (?<time>[0-9.]+) s'";
