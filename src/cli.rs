@@ -13,6 +13,7 @@ Examples:
   matrix run matrices/quickstart.toml         build, boot, measure, print the tables
   matrix run m.toml --only NR_CPUS=512,4096   part of a matrix
   matrix report latest --format markdown      the last run's tables again
+  matrix report --check mail.txt              are the percentages in it right?
   matrix doctor                               what is missing on this machine
 
 Exit codes: 0 every cell is good, 1 a cell failed, 2 wrong input or a missing
@@ -155,10 +156,25 @@ pub struct Plan {
 
 /// `matrix report`
 #[derive(Debug, Args)]
+#[command(after_help = "\
+--check looks for tables with percentages in a commit message or a mail: rows
+of differences below the rows that they compare, lists against a first row or
+`(baseline)`, values before and after with their change, and `label: base
+(0.00 pct) new (1.23 pct)`. It computes each figure again from the numbers
+printed beside it and names those that are wrong, were cut off instead of
+rounded, or are right only for the numbers before these were rounded.
+
+Exit codes with --check: 0 nothing is wrong or cut off, 1 something is, 2 the
+file cannot be read or has nothing that could be checked.")]
 pub struct Report {
     /// Run directory, or `latest`
-    pub run: PathBuf,
-    /// Form of the report
+    #[arg(required_unless_present = "check")]
+    pub run: Option<PathBuf>,
+    /// Instead of a run's tables, check the percentages in a commit message or
+    /// a mail; `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "runs", "commit_message"])]
+    pub check: Option<PathBuf>,
+    /// Form of the report; of a check `text` or `json`
     #[arg(long, value_enum, default_value_t = Form::Text)]
     pub format: Form,
     /// Short for `--format commit-message`

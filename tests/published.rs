@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use matrix::model::{CellId, Failure, Results, Sample};
+use matrix::report::check::{FindingKind, check};
 use matrix::report::{Field, Format, Table, render, tables};
 
 /// One line of `records.jsonl`.
@@ -168,4 +169,26 @@ fn rcuscale_offsets() {
             "Grace periods: 101 Batches: 1 Ratio: 101",
         ]
     );
+}
+
+#[test]
+fn what_is_printed_stands_up_to_the_check() {
+    for (name, blocks, percentages, others) in [
+        ("riscv-vmlinux-size", 1, 5, 5),
+        ("riscv-hackbench", 1, 6, 0),
+        ("arm64-kernel-size", 1, 4, 0),
+        ("arm64-hackbench", 1, 2, 0),
+        ("sched-idle-search", 15, 102, 0),
+        ("topology-span", 1, 3, 0),
+    ] {
+        let tables = tables(&results(name));
+        for format in [Format::Text, Format::Markdown] {
+            let report = check(name, &render(&tables, format));
+            assert_eq!(report.tables, blocks, "{}", report.text());
+            assert_eq!((report.percentages.checked, report.percentages.right), (percentages, percentages));
+            assert_eq!((report.others.checked, report.others.right), (others, others));
+            let slip = report.findings.iter().find(|f| f.kind != FindingKind::ReadAs);
+            assert_eq!(slip, None, "{}", report.text());
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The subcommands: each reads its arguments, calls the rooms below and says
 //! how it ended.
 
+mod check;
 mod clean;
 mod doctor;
 mod list;

@@ -4,17 +4,21 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::{Ending, print};
+use super::{Ending, check, print};
 use crate::cli::{Form, Report};
 use crate::model::Results;
 use crate::report::{self as tables, Format, Table, html, junit, kcidb};
 use crate::store::{self, RunInfo};
 
 pub fn report(args: &Report) -> anyhow::Result<Ending> {
-    let dir = if args.run.as_os_str() == "latest" && !args.run.exists() {
+    if let Some(file) = &args.check {
+        return check::check(file, args.format);
+    }
+    let run = args.run.as_deref().unwrap_or(Path::new("latest"));
+    let dir = if run.as_os_str() == "latest" && !run.exists() {
         store::latest(&args.runs).with_context(|| format!("no run below {}", args.runs.display()))?
     } else {
-        args.run.clone()
+        run.to_owned()
     };
     let results = store::load(&dir)?;
     let form = if args.commit_message { Form::CommitMessage } else { args.format };

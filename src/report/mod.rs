@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::model::{CellId, Direction, Kind, Statistic};
 use crate::stats::Estimate;
 
+pub mod check;
 mod csv;
 mod footnotes;
 pub mod html;
