@@ -116,6 +116,12 @@ impl<'t> Row<'t> {
         self.values.binary_search(&cell.checked_sub(1)?).ok()
     }
 
+    /// Whether a cell stands at the value in that column, as in `5.06 (1.8%)`.
+    pub fn follows(&self, cell: usize, column: usize) -> bool {
+        let (item, value) = (self.cells[cell].item, self.before(cell));
+        value == Some(column) && item.bracket && self.cells[cell - 1].item.end + 1 == item.start
+    }
+
     /// Words of its label in lower case, without what is no letter of them.
     pub fn words(&self) -> impl Iterator<Item = String> {
         let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();

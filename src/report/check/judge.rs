@@ -1,6 +1,7 @@
 //! Whether a printed figure is what arithmetic gives.
 
 use super::block::Row;
+use super::line::Kind;
 use super::number::{Mark, Number, Operand};
 use crate::stats;
 
@@ -46,8 +47,7 @@ pub(super) enum Way<'b, 't> {
 }
 
 /// Which sign or which quotient stands for more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Convention {
     /// `(new - base) / base`, `new / base`.
     Growth,
@@ -55,9 +55,8 @@ pub(super) enum Convention {
     Decline,
 }
 
-/// What a figure turned out to be, the best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
+/// What a figure turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// What the printed numbers give, rounded.
     Right,
@@ -103,9 +102,9 @@ impl Habit {
     }
 }
 
-impl<'t> Way<'_, 't> {
+impl Way<'_, '_> {
     /// The numbers that a figure is about, base first.
-    pub fn operands(&self, figure: &Figure<'_, 't>) -> Option<(Operand, Operand)> {
+    pub fn operands(&self, figure: &Figure) -> Option<(Operand, Operand)> {
         let row = figure.row;
         let (base, new) = match self {
             Way::Rows { base, new } => (base.operand(figure.column)?, new.operand(figure.column)?),
@@ -118,9 +117,7 @@ impl<'t> Way<'_, 't> {
         };
         Some(base.alike(new))
     }
-}
 
-impl Way<'_, '_> {
     /// How much two ways have in common: 2 for all, 1 for the base.
     pub fn likeness(&self, other: &Way) -> u8 {
         let (base, all) = match (self, other) {
@@ -276,14 +273,14 @@ fn fit(figures: &[Figure], way: &Way, convention: Convention) -> Option<(Fit, us
 }
 
 /// What a cell claims, if it can be a figure at all.
-pub(super) fn claim<'t>(kind: super::line::Kind<'t>) -> Option<Claim<'t>> {
+pub(super) fn claim(kind: Kind) -> Option<Claim> {
     match kind {
-        super::line::Kind::Number(number) => match number.mark {
+        Kind::Number(number) => match number.mark {
             Mark::Percent => Some(Claim::Percent(number)),
             Mark::Factor => Some(Claim::Factor(number)),
             Mark::Plain | Mark::Spread => None,
         },
-        super::line::Kind::YesNo(yes) => Some(Claim::Smaller(yes)),
+        Kind::YesNo(yes) => Some(Claim::Smaller(yes)),
         _ => None,
     }
 }

@@ -271,7 +271,7 @@ fn settle<'b, 't>(
         if !compared.right || unmarked {
             found.worded += 1;
             let words = || Words {
-                figure: say::recomputed(series, n, &compared),
+                figure: say::recomputed(series, n, way, &compared),
                 exactly: say::exactly(figure, &compared),
                 otherwise: say::otherwise(series, figure, convention),
             };

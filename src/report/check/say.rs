@@ -1,5 +1,6 @@
 //! What a check found, in words.
 
+use super::block::{Row, text_of};
 use super::judge::{Claim, Compared, Convention, Figure, Habit, Verdict, Way};
 use super::number::{Mark, Operand};
 use super::shapes::Series;
@@ -115,7 +116,9 @@ fn sum(series: &Series, columns: &[usize]) -> String {
 pub(super) fn covers(series: &Series, way: &Way, convention: Convention) -> Option<String> {
     let Way::Against { base, columns } = way else { return None };
     let named = |n: &usize| series.title.contains(series.columns[*n].as_str());
-    if columns.len() == series.columns.len() || columns.iter().all(named) {
+    let follows = |f: &Figure| columns.len() == 1 && f.row.follows(f.cell, columns[0]);
+    let is_plain = series.figures.iter().all(follows) || columns.iter().all(named);
+    if columns.len() == series.columns.len() || is_plain {
         return None;
     }
     let all: Vec<usize> = (0..series.columns.len()).collect();
@@ -148,7 +151,7 @@ fn correct(claim: &Claim, exact: f64, more: u8) -> String {
     }
 }
 
-pub(super) fn recomputed(series: &Series, n: usize, compared: &Compared) -> Recomputed {
+pub(super) fn recomputed(series: &Series, n: usize, way: &Way, compared: &Compared) -> Recomputed {
     let figure = &series.figures[n];
     let label = match figure.row.label.as_str() {
         "" => "this row",
@@ -160,9 +163,12 @@ pub(super) fn recomputed(series: &Series, n: usize, compared: &Compared) -> Reco
             (n.text.to_string(), Some((compared.exact * 1e9).round() / 1e9))
         }
     };
-    let place = match series.places.get(n) {
-        Some(place) => format!("{} at {}", shown(label), shown(place)),
-        None => shown(label),
+    let compares = |row: &Row| matches!(way, Way::Rows { base, new } if [base, new].iter().any(|r| std::ptr::eq(**r, row)));
+    let head = series.head.filter(|head| !compares(head));
+    let place = match (head, series.titles.get(n)) {
+        (Some(head), _) => format!("{} at {}", shown(label), shown(text_of(&head.cells[figure.column].item))),
+        (None, Some(title)) => format!("{} at {}", shown(label), shown(title)),
+        (None, None) => shown(label),
     };
     Recomputed { place, printed, expected: correct(&figure.claim, compared.exact, 0), exact }
 }

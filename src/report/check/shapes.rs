@@ -30,8 +30,10 @@ pub(super) struct Series<'b, 't> {
     pub percent: bool,
     /// Names of the columns of values.
     pub columns: Vec<String>,
-    /// Names of the figures, where it is not their row's label.
-    pub places: Vec<String>,
+    /// Titles above the figures, where their row's label is not enough.
+    pub titles: Vec<String>,
+    /// The first row above them: it may be one of titles.
+    pub head: Option<&'b Row<'t>>,
 }
 
 impl<'b, 't> Series<'b, 't> {
@@ -148,12 +150,9 @@ fn pivot<'b, 't>(
     if figures.is_empty() || ways.is_empty() {
         return None;
     }
-    let head = above.first().filter(|_| above.len() > 2);
-    let place = |figure: &Figure| match head {
-        Some(head) => super::block::text_of(&head.cells[figure.column].item).to_string(),
-        None => block.title(row, &row.cells[figure.cell]),
-    };
-    let places = figures.iter().map(|f| named(place(f), f.column)).collect();
+    let title = |f: &Figure| named(block.title(row, &row.cells[f.cell]), f.column);
+    let titles = figures.iter().filter(|_| row.cells.len() > 1).map(title).collect();
+    let head = above.first().copied().filter(|_| row.cells.len() > 1);
     Some(Series {
         title: row.label.clone(),
         figures,
@@ -161,7 +160,8 @@ fn pivot<'b, 't>(
         compares: true,
         percent,
         columns: Vec::new(),
-        places,
+        titles,
+        head,
     })
 }
 
@@ -220,7 +220,8 @@ fn compare<'b, 't>(block: &'b Block<'t>) -> Option<Series<'b, 't>> {
         compares: true,
         percent: false,
         columns: Vec::new(),
-        places: Vec::new(),
+        titles: Vec::new(),
+        head: None,
     })
 }
 
@@ -273,7 +274,8 @@ impl<'b, 't> List<'b, 't> {
             compares,
             percent,
             columns,
-            places: Vec::new(),
+            titles: Vec::new(),
+            head: None,
         })
     }
 

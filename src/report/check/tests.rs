@@ -71,6 +71,8 @@ fn slips_in_a_pivot() {
     let text = PIVOT.replace("difference", "diff(%)   ").replace("%  ", "   ").replace("031%", "031");
     assert_eq!(counts, [3, 0, 0, 3, 0]);
     assert_eq!(found(&text), (vec![], [6, 0, 0, 0, 0]), "{text}");
+    let (said, _) = found("a  100.0\nb  110.0\ndifference  +11%\n");
+    assert_eq!(said, ["3: difference says +11%, 100.0 to 110.0 gives +10% (+10.00%)"]);
     // A difference that is no percentage is none of ours.
     let absolute = "NR_CPUS  64  128\na  100  200\nb  110  190\ndifference  +10  -10\n";
     assert_eq!(counts_of_nothing(absolute), 0);
@@ -127,6 +129,9 @@ fn a_list_says_what_its_percentages_cover() {
     let wrong = "4: offstack512 says +0.25%, 9589248 to 9603584 gives +0.15% (+0.1495%); \
                  of text 0.00%, of data +0.15%, of text + data +0.04%";
     assert_eq!(said[1], wrong);
+    // So it does where the percentage stands at one value.
+    let beside = "a   100  200\nb   110 (+10%)  230 (+15%)\n";
+    assert_eq!(found(beside), (vec![], [2, 0, 0, 0, 0]));
     // Where the title names columns, these and no others are meant.
     let text = "text  data  size of data to the first\n100  100\n120  110  +20%\n";
     assert_eq!(counts(text), [0, 0, 0, 1, 0]);
