@@ -4,7 +4,7 @@
 //! command line for the [`machine`] that fits ([`kvm`] says whether it can be
 //! the host's own), [`session`] runs it and listens on the console
 //! ([`console`]) and the results channel ([`protocol`]), [`verdict`] says
-//! whether what came counts.
+//! whether what came counts, its CPUs' and nodes' [`topology`] included.
 
 pub mod argv;
 pub mod compiled;
