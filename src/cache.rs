@@ -122,7 +122,10 @@ impl Cache {
         if entry.exists() {
             fs::remove_dir_all(&entry)?;
         }
+        // Under its name it counts as complete, after a power cut too.
+        sync_tree(made)?;
         fs::rename(made, &entry)?;
+        entry.parent().map_or(Ok(()), sync)?;
         Ok(entry)
     }
 
@@ -192,17 +195,44 @@ fn default_root(var: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<Path
         .or_else(|| set("HOME").map(|d| d.join(".cache/matrix")))
 }
 
-/// Writes a file so that a reader sees the old or the new content, never half.
+/// Writes a file so that a reader sees the old or the new content, never half,
+/// even after the power failed.
+///
+/// # Errors
+/// The file system refuses; the error names the file.
+pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let named = |e: io::Error| io::Error::new(e.kind(), format!("cannot write {}: {e}", path.display()));
+    // Readable like any other file; a temporary one is its owner's alone.
+    let mut file = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(dir)
+        .map_err(named)?;
+    io::Write::write_all(&mut file, content).and_then(|()| file.as_file().sync_all()).map_err(named)?;
+    file.persist(path).map_err(|e| named(e.error))?;
+    sync(dir)
+}
+
+/// Waits until a file, or the names in a directory, are on disk.
 ///
 /// # Errors
 /// The file system refuses.
-pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    // Readable like any other file; a temporary one is its owner's alone.
-    let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(dir)?;
-    io::Write::write_all(&mut file, content)?;
-    file.persist(path).map_err(|e| e.error)?;
-    Ok(())
+pub fn sync(path: &Path) -> io::Result<()> {
+    fs::File::open(path)?.sync_all()
+}
+
+/// Waits until a directory and everything in it is on disk.
+///
+/// # Errors
+/// The file system refuses.
+pub fn sync_tree(dir: &Path) -> io::Result<()> {
+    let entries = fs::read_dir(dir)?.collect::<io::Result<Vec<_>>>()?;
+    if entries.iter().any(|e| e.path().is_dir()) {
+        // A source tree is too many files to wait for each of them.
+        return Ok(nix::unistd::syncfs(fs::File::open(dir)?.file())?);
+    }
+    entries.iter().try_for_each(|entry| sync(&entry.path()))?;
+    sync(dir)
 }
 
 #[cfg(test)]

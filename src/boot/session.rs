@@ -92,7 +92,11 @@ impl Session<'_> {
         };
         let mut listener = listener.into_inner();
         listener.drain(&channel);
-        listener.report.ended = Some(exit?.status);
+        let exit = exit?;
+        if let Some(error) = exit.log_error {
+            listener.stop("evidence lost", format!("console.log: {error}"));
+        }
+        listener.report.ended = Some(exit.status);
         Ok(listener.report)
     }
 

@@ -58,6 +58,9 @@ pub struct BuildInfo {
     pub stripped: u64,
     /// Size of the bootable image in bytes.
     pub image: u64,
+    /// Size of the final configuration in bytes.
+    #[serde(default)]
+    pub config: Option<u64>,
     /// Rules of the tree that were replaced.
     pub overridden: Vec<String>,
     /// Symbols of built-in fragments that the tree does not have.
@@ -131,15 +134,19 @@ impl KernelBuild {
         Ok(inputs)
     }
 
-    /// The kernel if it is in the cache, whole.
+    /// The kernel if it is in the cache, whole: every file has its length. What
+    /// is in them shows elsewhere: a guest proves its kernel's build ID.
     pub fn find(cache: &Cache, fingerprint: &str) -> Option<Built> {
         let dir = cache.entry(ROOM, fingerprint);
         let info: BuildInfo = serde_json::from_slice(&fs::read(dir.join("build.json")).ok()?).ok()?;
         let built = Built { dir, info };
         let size = |name: &str| fs::metadata(built.dir.join(name)).map(|m| m.len()).ok();
-        let whole = size("vmlinux") == Some(built.info.sizes.file) && size("Image") == Some(built.info.image);
+        let whole = size("vmlinux") == Some(built.info.sizes.file)
+            && size("Image") == Some(built.info.image)
+            && size("config").is_some_and(|length| built.info.config.is_none_or(|c| c == length))
+            && size("build.log").is_some();
         let overlaid = built.info.overridden.is_empty() || built.dir.join(OVERLAY).is_dir();
-        (whole && overlaid && size("config").is_some()).then_some(built)
+        (whole && overlaid).then_some(built)
     }
 
     fn variables(&self) -> Vec<String> {
@@ -233,15 +240,17 @@ async fn make_kernel(
     })
     .await
     .map_err(|e| Failure::new(Stage::Build, "make", e))?;
+    if let Some(error) = exit.log_error {
+        let detail = format!("cannot write {}: {error}", log.display());
+        return Err(Failure::new(Stage::Build, "evidence lost", detail));
+    }
     match exit.status {
         Ended::Code(0) => Ok(steps),
-        status => Err(Failure {
-            stage: Stage::Build,
-            what: if matches!(status, Ended::Code(_)) { "compile error" } else { "build stopped" }.to_owned(),
-            detail: format!("{}\nmake {status}; whole log: {}", errors.text(), log.display()),
-            boot: None,
-            benchmark: None,
-        }),
+        status => {
+            let what = if matches!(status, Ended::Code(_)) { "compile error" } else { "build stopped" };
+            let detail = format!("{}\nmake {status}; whole log: {}", errors.text(), log.display());
+            Err(Failure::new(Stage::Build, what, detail))
+        }
     }
 }
 
@@ -307,6 +316,7 @@ async fn publish(
         build_id: facts.build_id,
         stripped: stripped_size(&build.tools, &out.join("vmlinux"), stop).await?,
         image: fs::metadata(out.join("Image"))?.len(),
+        config: Some(fs::metadata(out.join("config"))?.len()),
         sizes: facts.sizes,
         overridden: configured.overridden.clone(),
         unknown: configured.unknown.clone(),
@@ -373,6 +383,7 @@ mod tests {
             sizes,
             stripped: 3,
             image: 2,
+            config: Some(5),
             overridden: vec![],
             unknown: vec![],
             steps: 1,
@@ -380,12 +391,22 @@ mod tests {
             toolchain: String::new(),
             source: String::new(),
         };
-        fs::write(entry.join("build.json"), serde_json::to_vec(&info).unwrap()).unwrap();
-        fs::write(entry.join("config"), "").unwrap();
-        fs::write(entry.join("Image"), "12").unwrap();
-        fs::write(entry.join("vmlinux"), "1234").unwrap();
+        let files = [("config", "X=y\nZ"), ("Image", "12"), ("vmlinux", "1234"), ("build.log", "")];
+        let files = files.map(|(name, text)| (name, text.to_owned()));
+        let json = ("build.json", serde_json::to_string(&info).unwrap());
+        let write = |name: &str, text: &str| fs::write(entry.join(name), text).unwrap();
+        for (name, text) in files.iter().chain([&json]) {
+            write(name, text);
+        }
         assert!(KernelBuild::find(&cache, "f").is_some());
-        fs::write(entry.join("vmlinux"), "123").unwrap();
-        assert!(KernelBuild::find(&cache, "f").is_none());
+        for (name, text) in files.iter().chain([&json]) {
+            match text.len() {
+                0 => fs::remove_file(entry.join(name)).unwrap(),
+                n => write(name, &text[..n - 1]),
+            }
+            assert!(KernelBuild::find(&cache, "f").is_none(), "{name} is cut off");
+            write(name, text);
+        }
+        assert!(KernelBuild::find(&cache, "f").is_some());
     }
 }
