@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::matrix::Only;
+use crate::model::Shard;
 use crate::store::DEFAULT_ROOM;
 
 const EXAMPLES: &str = "\
@@ -12,6 +13,8 @@ Examples:
   matrix plan matrices/quickstart.toml        what would be built, and why
   matrix run matrices/quickstart.toml         build, boot, measure, print the tables
   matrix run m.toml --only NR_CPUS=512,4096   part of a matrix
+  matrix run --resume                         go on with the last run, wherever it ended
+  matrix run m.toml --shard 1/4               a quarter of the kernels; then matrix merge
   matrix report latest --format markdown      the last run's tables again
   matrix report --check mail.txt              are the percentages in it right?
   matrix doctor                               what is missing on this machine
@@ -58,6 +61,8 @@ pub enum Command {
     Run(Run),
     /// Say what a run would build and boot, and why
     Plan(Plan),
+    /// Join runs of one matrix, such as its shards, into one
+    Merge(Merge),
     /// Print the tables of a run
     Report(Report),
     /// List architectures, benchmarks, configuration fragments and runs
@@ -99,11 +104,42 @@ pub struct Selection {
 #[command(after_help = "\
 The tables go to standard output, progress to standard error. Kernels that are
 in the cache are not built again. The first Ctrl-C stops cleanly and keeps what
-was measured; the second kills.")]
+was measured; the second kills.
+
+However a run ended, --resume goes on with it and does what is missing: a boot
+is recorded whole or not at all, and never done a second time. It takes the
+matrix from the run itself; a matrix file given beside it must be the one that
+the run began with. It refuses where what is left could not be compared with
+what is there: kernels of a changed source or compiler, other guest programs,
+another QEMU, under wall-clock timing another processor.
+
+A failure of the cell's own (a compile error, a panic, a benchmark's) is a
+result and stays; --retry-failed does those again and replaces them. A failure
+of this machine's (a full disk, an archive out of reach, a program that does
+not start) is done again by every --resume.
+
+Boots go in rounds over all cells, each round in a random order that follows
+from the seed in run.json. Under wall-clock timing with several boots a cell
+they begin when all kernels are built, so that all find the same machine.")]
 pub struct Run {
-    /// Matrix file and part of it.
-    #[command(flatten)]
-    pub selection: Selection,
+    /// The matrix file
+    #[arg(required_unless_present = "resume")]
+    pub file: Option<PathBuf>,
+    /// Only the cells with one of these values on an axis; may be repeated
+    #[arg(long, value_name = "AXIS=VALUE[,VALUE..]", conflicts_with = "resume")]
+    pub only: Vec<Only>,
+    /// Do what is missing of an earlier run [default: latest, the newest one below matrix-runs]
+    #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "latest")]
+    pub resume: Option<PathBuf>,
+    /// Do boots and builds that failed again, and replace them
+    #[arg(long, requires = "resume")]
+    pub retry_failed: bool,
+    /// Do part K of N, each with as many of the kernels; `matrix merge` joins them
+    #[arg(long, value_name = "K/N", conflicts_with = "resume")]
+    pub shard: Option<Shard>,
+    /// What the order of boots follows from [default: a new one each time]
+    #[arg(long, value_name = "N", conflicts_with = "resume")]
+    pub seed: Option<u64>,
     /// Compiler processes at once [default: one for each processor]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
@@ -111,10 +147,10 @@ pub struct Run {
     #[arg(long)]
     pub dry_run: bool,
     /// Run directory to create [default: a fresh one below matrix-runs]
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", conflicts_with = "resume")]
     pub output: Option<PathBuf>,
     /// Ask the distribution for newer source and guest packages
-    #[arg(long)]
+    #[arg(long, conflicts_with = "resume")]
     pub refresh: bool,
     /// Form of what is printed at the end
     #[arg(long, value_enum, default_value_t = Form::Text)]
@@ -152,6 +188,41 @@ pub struct Plan {
     /// Show the make and QEMU command of each cell
     #[arg(long)]
     pub commands: bool,
+    /// Form of the plan
+    #[arg(long, value_enum, default_value_t = PlanFormat::Text, conflicts_with = "commands")]
+    pub format: PlanFormat,
+    /// Parts of a github-matrix [default: one for each kernel]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub shards: Option<u32>,
+}
+
+/// How a plan is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlanFormat {
+    /// For people: what is built, and why.
+    Text,
+    /// JSON for `strategy.matrix` of a GitHub Actions job: shards of a run.
+    GithubMatrix,
+}
+
+/// `matrix merge`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The runs must be of the same matrix file and the same --only, by the same
+version of matrix, the same programs, sources, kernels and guests. A boot that
+was measured twice is refused, unless it says the same to the last digit, as
+counted instructions do. What no run has measured is `missing` in the tables,
+and `matrix run --resume` of the new run directory measures it.")]
+pub struct Merge {
+    /// Run directories
+    #[arg(required = true)]
+    pub runs: Vec<PathBuf>,
+    /// Run directory to create [default: a fresh one below matrix-runs]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Form of what is printed at the end
+    #[arg(long, value_enum, default_value_t = Form::Text)]
+    pub format: Form,
 }
 
 /// `matrix report`

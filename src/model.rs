@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -585,6 +586,9 @@ impl fmt::Display for Stage {
     }
 }
 
+/// What everybody says when there is no room left on a disk.
+const DISK_FULL: &str = "No space left on device";
+
 /// Why a cell, or one boot of it, has no result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
@@ -606,7 +610,71 @@ impl Failure {
     /// A failure of a whole cell.
     pub fn new(stage: Stage, what: &str, detail: impl fmt::Display) -> Failure {
         // `#` makes an error tell its causes too.
-        Failure { stage, what: what.to_owned(), detail: format!("{detail:#}"), boot: None, benchmark: None }
+        let detail = format!("{detail:#}");
+        let what = if detail.contains(DISK_FULL) { "disk full" } else { what };
+        Failure { stage, what: what.to_owned(), detail, boot: None, benchmark: None }
+    }
+
+    /// Whether it is a failure of this machine, such as a full disk or an
+    /// archive out of reach, and says nothing of the cell.
+    pub fn is_of_host(&self) -> bool {
+        // What a benchmark failed with is the guest's word.
+        self.stage != Stage::Benchmark && Failure::OF_HOST.contains(&self.what.as_str())
+    }
+
+    const OF_HOST: [&'static str; 10] = [
+        "no source",
+        "no guest",
+        "no object directory",
+        "inputs",
+        "make",
+        "build",
+        "build stopped",
+        "disk full",
+        "not started",
+        "evidence lost",
+    ];
+}
+
+/// A part of a matrix, from 1, of so many; written `1/4`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Shard {
+    /// Which part, from 1.
+    pub part: u32,
+    /// Of how many.
+    pub of: u32,
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.part, self.of)
+    }
+}
+
+impl From<Shard> for String {
+    fn from(shard: Shard) -> String {
+        shard.to_string()
+    }
+}
+
+impl TryFrom<String> for Shard {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Shard, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Shard, String> {
+        let numbers = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+        match numbers {
+            Some((part, of)) if (1..=of).contains(&part) => Ok(Shard { part, of }),
+            _ => Err(format!("`{text}` is not of the form K/N with K from 1 to N, for example 1/4")),
+        }
     }
 }
 

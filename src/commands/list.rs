@@ -1,10 +1,8 @@
 //! `matrix list`
 
-use fs_err as fs;
-
 use super::{Ending, print};
 use crate::cli::{List, Listed};
-use crate::{arch, bench, kernel};
+use crate::{arch, bench, kernel, store};
 
 pub fn list(args: &List) -> anyhow::Result<Ending> {
     let all = [Listed::Archs, Listed::Benchmarks, Listed::Fragments, Listed::Runs];
@@ -46,9 +44,5 @@ fn fragments() -> anyhow::Result<Vec<String>> {
 }
 
 fn runs(room: &std::path::Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(room) else { return Vec::new() };
-    let runs = entries.filter_map(|e| Some(e.ok()?.path())).filter(|d| d.join("resolved.json").is_file());
-    let mut names: Vec<_> = runs.map(|d| d.display().to_string()).collect();
-    names.sort();
-    names
+    store::runs(room).iter().map(|dir| dir.display().to_string()).collect()
 }

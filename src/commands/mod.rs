@@ -5,6 +5,7 @@ mod check;
 mod clean;
 mod doctor;
 mod list;
+mod merge;
 mod pages;
 mod plan;
 mod report;
@@ -19,9 +20,9 @@ use anyhow::Context;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::{Cli, Command, Selection};
+use crate::cli::{Cli, Command};
 use crate::event::{Event, Tell};
-use crate::matrix::{self, ArchFacts, LoadError};
+use crate::matrix::{self, ArchFacts, LoadError, Only};
 use crate::model::Matrix;
 use crate::process::Stop;
 use crate::{arch, bench, kernel};
@@ -70,6 +71,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Ending> {
     match cli.command {
         Command::Run(args) => run::run(args, cli.cache, cli.talk, &stop).await,
         Command::Plan(args) => plan::plan(&args, cli.cache, &stop).await,
+        Command::Merge(args) => merge::merge(&args, cli.talk),
         Command::Report(args) => report::report(&args),
         Command::List(args) => list::list(&args),
         Command::Schema => pages::schema(),
@@ -81,8 +83,8 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Ending> {
 }
 
 /// Loads the wanted part of a matrix file; faults are shown and give `None`.
-fn load(selection: &Selection) -> anyhow::Result<Option<Matrix>> {
-    let mut matrix = match matrix::load(&selection.file, &context()?) {
+fn load(file: &Path, only: &[Only]) -> anyhow::Result<Option<Matrix>> {
+    let mut matrix = match matrix::load(file, &context()?) {
         Ok(matrix) => matrix,
         Err(LoadError::Faults(faults)) => {
             eprintln!(
@@ -93,7 +95,7 @@ fn load(selection: &Selection) -> anyhow::Result<Option<Matrix>> {
         }
         Err(error) => return Err(error.into()),
     };
-    matrix::select(&mut matrix, &selection.only)?;
+    matrix::select(&mut matrix, only)?;
     Ok(Some(matrix))
 }
 

@@ -8,16 +8,40 @@ use crate::boot::guest::initramfs_name;
 use crate::boot::machine::{Host, Kvm, Machine};
 use crate::boot::session::Session;
 use crate::cache::Cache;
-use crate::cli;
-use crate::model::{Matrix, Online, Source};
+use crate::cli::{self, PlanFormat};
+use crate::model::{CellId, Matrix, Online, Shard, Source};
 use crate::process::Stop;
 use crate::sched::host;
 use crate::sched::plan::{self, Plan, PlannedBuild, State};
 
 pub async fn plan(args: &cli::Plan, cache: Option<PathBuf>, stop: &Stop) -> anyhow::Result<Ending> {
-    let Some(matrix) = load(&args.selection)? else { return Ok(Ending::Wrong) };
+    let Some(matrix) = load(&args.selection.file, &args.selection.only)? else { return Ok(Ending::Wrong) };
+    if args.format == PlanFormat::GithubMatrix {
+        print(&format!("{}\n", github_matrix(&matrix, args.shards)?))?;
+        return Ok(Ending::Good);
+    }
     let jobs = args.commands.then(|| std::thread::available_parallelism().map_or(1, Into::into));
     show(&matrix, &Cache::open(cache)?, jobs, stop).await
+}
+
+/// Shards of a run as `strategy.matrix` of a GitHub Actions job takes them; it
+/// has no more than 256 jobs
+/// (docs.github.com/en/actions/reference/limits).
+fn github_matrix(matrix: &Matrix, shards: Option<u32>) -> anyhow::Result<serde_json::Value> {
+    const MOST: u32 = 256;
+    let kernels = u32::try_from(plan::kernels(matrix).len()).unwrap_or(MOST);
+    let of = shards.unwrap_or(MOST).min(kernels).min(MOST);
+    let mut include = Vec::new();
+    for part in 1..=of {
+        let shard = Shard { part, of };
+        let cells: Vec<CellId> = plan::shard(matrix, shard)?.into_iter().map(|c| c.id).collect();
+        let name = match cells.len() {
+            1 => cells[0].to_string(),
+            n => format!("{} and {} more", cells[0], n - 1),
+        };
+        include.push(serde_json::json!({ "shard": shard, "name": name, "cells": cells }));
+    }
+    Ok(serde_json::json!({ "include": include }))
 }
 
 /// Prints the plan of a matrix, with all commands where `jobs` says for how

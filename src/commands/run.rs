@@ -1,70 +1,175 @@
 //! `matrix run`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context, bail};
 use fs_err as fs;
 
 use super::{Ending, load, plan, print, shown, stop_on_signals};
-use crate::cache::Cache;
+use crate::cache::{Cache, write_whole};
 use crate::cli::{Form, Run, Talk};
+use crate::model::{Accel, Cell, Matrix, Results};
 use crate::process::Stop;
-use crate::report::{self, Field, Table};
+use crate::report::{self, Field};
+use crate::sched::host;
+use crate::sched::plan::targets;
 use crate::sched::run::{Options, Summary};
-use crate::store::{self, RunDir};
+use crate::store::{self, RunDir, RunInfo};
 use crate::{sched, ui};
 
 pub async fn run(args: Run, cache: Option<PathBuf>, talk: Talk, stop: &Stop) -> anyhow::Result<Ending> {
-    let Some(matrix) = load(&args.selection)? else { return Ok(Ending::Wrong) };
     let cache = Cache::open(cache)?;
-    let jobs =
-        args.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, Into::into), usize::from);
+    match (&args.resume, &args.file) {
+        (Some(run), _) => resume(&args, run, &cache, talk, stop).await,
+        (None, Some(file)) => begin(&args, file, &cache, talk, stop).await,
+        (None, None) => bail!("no matrix file"),
+    }
+}
+
+/// Begins a run.
+async fn begin(args: &Run, file: &Path, cache: &Cache, talk: Talk, stop: &Stop) -> anyhow::Result<Ending> {
+    let Some(matrix) = load(file, &args.only)? else { return Ok(Ending::Wrong) };
+    let part = match args.shard {
+        Some(shard) => Matrix { cells: sched::plan::shard(&matrix, shard)?, ..matrix.clone() },
+        None => matrix.clone(),
+    };
     if args.dry_run {
-        return plan::show(&matrix, &cache, Some(jobs), stop).await;
+        return plan::show(&part, cache, Some(jobs(args)), stop).await;
     }
     // What is missing altogether is said before anything is created.
-    let targets = sched::plan::targets(&matrix, stop).await?;
-    fs::create_dir_all(cache.root())?;
-    let tell = ui::watcher(talk);
-    stop_on_signals(stop, &tell)?;
-    let text = fs::read_to_string(&args.selection.file)?;
-    let mut dir = RunDir::create(args.output.as_deref(), &matrix, &text, jiff::Timestamp::now())?;
-    let options = Options { jobs, refresh: args.refresh };
-    let summary = sched::run::run(&matrix, targets, &mut dir, &cache, options, tell.clone(), stop).await?;
-    // Bars are gone before the tables come.
-    drop(tell);
-    let results = store::load(dir.path())?;
-    let tables = report::tables(&results);
-    let report = |form| super::report::written(dir.path(), &results, &tables, form);
-    fs::write(dir.path().join("tables.txt"), report(Form::Text)?)?;
-    fs::write(dir.path().join("report.html"), report(Form::Html)?)?;
-    if !summary.interrupted {
-        print(&report(args.format)?)?;
-    }
-    if !talk.quiet {
-        eprintln!("{}", closing(&summary, &shown(dir.path())));
-    }
-    Ok(ending(&summary, &tables))
+    let targets = targets(&part, stop).await?;
+    let text = fs::read_to_string(file)?;
+    let seed = args.seed.unwrap_or_else(|| jiff::Timestamp::now().as_nanosecond() as u64 % 1_000_000);
+    let info = host::describe(&targets, seed, args.shard);
+    let task = Task { args, cache, talk, stop, part: &part, info: &info };
+    task.perform(targets, || RunDir::create(args.output.as_deref(), &matrix, &text, &info)).await
 }
 
-fn closing(summary: &Summary, dir: &str) -> String {
-    let Summary { built, fresh, failed, .. } = summary;
+/// Goes on with a run.
+async fn resume(args: &Run, run: &Path, cache: &Cache, talk: Talk, stop: &Stop) -> anyhow::Result<Ending> {
+    let dir = find(run)?;
+    if let Some(file) = &args.file {
+        if fs::read_to_string(file)? != store::text(&dir)? {
+            let (file, began) = (file.display(), shown(&dir.join("matrix.toml")));
+            bail!("{file} is not what the run began with, which is {began}: begin another run with it");
+        }
+    }
+    let dir = RunDir::reopen(&dir)?;
+    let mut info = store::info(dir.path())?;
+    if info.seed.is_none() {
+        bail!("{}: a run of an older matrix, which cannot be gone on with", shown(dir.path()));
+    }
+    let matrix = dir.matrix();
+    let cells = info.shard.map_or_else(|| Ok(matrix.cells.clone()), |s| sched::plan::shard(matrix, s))?;
+    let wanted = |c: &Cell| dir.recorded().wants(&c.id, matrix.boot.boots, args.retry_failed);
+    let part = Matrix { cells: cells.into_iter().filter(wanted).collect(), ..matrix.clone() };
+    if args.dry_run {
+        return plan::show(&part, cache, Some(jobs(args)), stop).await;
+    }
+    let targets = if part.cells.is_empty() { Default::default() } else { targets(&part, stop).await? };
+    let timed = part.cells.iter().any(|c| part.boot_of(c).accel != Accel::Icount);
+    host::resume(&mut info, &targets, timed)?;
+    let task = Task { args, cache, talk, stop, part: &part, info: &info };
+    task.perform(targets, || {
+        dir.write_info(&info)?;
+        Ok(dir)
+    })
+    .await
+}
+
+/// The run that is meant.
+fn find(run: &Path) -> anyhow::Result<PathBuf> {
+    if run.is_file() {
+        let file = run.display();
+        bail!("{file} is no run directory: `matrix run {file} --resume` goes on with the latest run of it");
+    }
+    if run.as_os_str() == "latest" && !run.exists() {
+        let room = Path::new(store::DEFAULT_ROOM);
+        return store::latest(room).with_context(|| format!("no run below {}", room.display()));
+    }
+    Ok(run.to_owned())
+}
+
+fn jobs(args: &Run) -> usize {
+    args.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, Into::into), usize::from)
+}
+
+/// A run, or what is left of one, to be performed.
+struct Task<'a> {
+    args: &'a Run,
+    cache: &'a Cache,
+    talk: Talk,
+    stop: &'a Stop,
+    part: &'a Matrix,
+    info: &'a RunInfo,
+}
+
+impl Task<'_> {
+    async fn perform(
+        &self,
+        targets: std::collections::BTreeMap<String, sched::plan::Target>,
+        dir: impl FnOnce() -> anyhow::Result<RunDir>,
+    ) -> anyhow::Result<Ending> {
+        let Task { args, cache, talk, stop, part, info } = *self;
+        let tell = ui::watcher(talk);
+        stop_on_signals(stop, &tell)?;
+        let mut dir = dir()?;
+        let mut summary = Summary::default();
+        if !part.cells.is_empty() {
+            fs::create_dir_all(cache.root())?;
+            let (seed, retry_failed) = (info.seed.unwrap_or_default(), args.retry_failed);
+            let options = Options { jobs: jobs(args), refresh: args.refresh, seed, retry_failed };
+            summary = sched::run::run(part, targets, &mut dir, cache, options, tell.clone(), stop).await?;
+        }
+        // Bars are gone before the tables come.
+        drop(tell);
+        let (mut results, report) = report(dir.path(), args.format)?;
+        if !summary.interrupted {
+            print(&report)?;
+        }
+        // The rest of the matrix is other shards' business.
+        if let Some(shard) = info.shard {
+            results.matrix.cells = sched::plan::shard(dir.matrix(), shard)?;
+        }
+        if !talk.quiet {
+            eprintln!("{}", closing(&summary, &results, &shown(dir.path())));
+        }
+        Ok(if summary.interrupted { Ending::Interrupted } else { ending(&results) })
+    }
+}
+
+/// Reads a run back, keeps its report beside it, and gives both.
+pub fn report(dir: &Path, form: Form) -> anyhow::Result<(Results, String)> {
+    let results = store::load(dir)?;
+    let tables = report::tables(&results);
+    let written = |form| super::report::written(dir, &results, &tables, form);
+    write_whole(&dir.join("tables.txt"), written(Form::Text)?.as_bytes())?;
+    write_whole(&dir.join("report.html"), written(Form::Html)?.as_bytes())?;
+    let report = written(form)?;
+    Ok((results, report))
+}
+
+fn failed(results: &Results) -> Vec<&Cell> {
+    results.matrix.cells.iter().filter(|c| results.failures.contains_key(&c.id)).collect()
+}
+
+fn closing(summary: &Summary, results: &Results, dir: &str) -> String {
+    let Summary { built, fresh, interrupted } = summary;
     let mut text = format!("{built} built, {fresh} from the cache");
+    let failed = failed(results);
     if !failed.is_empty() {
-        let names: Vec<_> = failed.iter().map(|c| c.0.as_str()).collect();
+        let names: Vec<_> = failed.iter().map(|c| c.id.0.as_str()).collect();
         text.push_str(&format!(", {} failed: {}", failed.len(), names.join(" ")));
     }
-    let what = if summary.interrupted { "interrupted; what was measured is in" } else { "evidence in" };
-    format!("{text}; {what} {dir} (`matrix report {dir}` prints its tables)")
+    let what = if *interrupted { "interrupted; what was measured is in" } else { "evidence in" };
+    let resume = if *interrupted { format!(", `matrix run --resume {dir}` goes on") } else { String::new() };
+    format!("{text}; {what} {dir} (`matrix report {dir}` prints its tables{resume})")
 }
 
-fn ending(summary: &Summary, tables: &[Table]) -> Ending {
-    let incomplete =
-        |t: &Table| t.rows.iter().flatten().any(|f| matches!(f, Field::Failed { .. } | Field::Missing));
-    if summary.interrupted {
-        Ending::Interrupted
-    } else if !summary.failed.is_empty() || tables.iter().any(incomplete) {
-        Ending::Failed
-    } else {
-        Ending::Good
-    }
+/// Whether all cells have what tables show of them.
+pub fn ending(results: &Results) -> Ending {
+    let tables = report::tables(results);
+    let incomplete = |f: &Field| matches!(f, Field::Failed { .. } | Field::Missing);
+    let bad = tables.iter().any(|t| t.rows.iter().flatten().any(incomplete));
+    if bad || !failed(results).is_empty() { Ending::Failed } else { Ending::Good }
 }

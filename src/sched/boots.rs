@@ -14,17 +14,19 @@ use crate::boot::machine::{Host, Kvm, Machine};
 use crate::boot::session::Session;
 use crate::boot::verdict::{self, Expected, Report};
 use crate::boot::{compiled, kvm};
-use crate::cache::write_whole;
+use crate::cache::{Inputs, sync_tree, write_whole};
 use crate::event::{Event, Job};
 use crate::kernel::build::Built;
 use crate::model::{Accel, Benchmark, Boot, Cell, Failure, Firmware, Online, Sample, Stage};
-use crate::store::Record;
+use crate::store::{BootRecord, Record};
 
 /// What the guests of an architecture boot with, and on.
 #[derive(Debug, Clone)]
 pub(super) struct Guest {
     files: GuestFiles,
     firmware: Option<PathBuf>,
+    /// Hashes of its files.
+    hashes: Inputs,
     host: Host,
 }
 
@@ -53,6 +55,7 @@ impl Runner<'_> {
             }
             match made {
                 Ok(guest) => {
+                    self.state.borrow().dir.pin_guest(name, &guest.hashes)?;
                     let summary = guest.files.packages.join(" ");
                     self.tell(Event::Finished { job, took: began.elapsed(), summary });
                     self.state.borrow_mut().guests.insert(name.clone(), guest);
@@ -74,7 +77,7 @@ impl Runner<'_> {
         let files = guest::gather(arch, tools, &self.matrix.benchmarks, refresh, cache, stop).await?;
         let dir = self.state.borrow().dir.path().join("guest");
         fs::create_dir_all(&dir)?;
-        fs::write(dir.join(format!("{}.packages", arch.name)), files.packages.join("\n"))?;
+        write_whole(&dir.join(format!("{}.packages", arch.name)), files.packages.join("\n").as_bytes())?;
         let boots: Vec<Boot> = self
             .matrix
             .cells
@@ -90,12 +93,16 @@ impl Runner<'_> {
         if boots.iter().map(machine).any(|m| m.firmware == Firmware::Matrix) {
             firmware = compiled::firmware(arch, tools, cache, stop).await?;
         }
+        let mut hashes = Inputs::default();
+        let mut hash = |name: &str, content: &[u8]| hashes.add(name, &*blake3::hash(content).to_hex());
+        files.files.iter().for_each(|(name, content)| hash(name, content));
         if let Some(firmware) = &mut firmware {
-            let kept = dir.join(format!("{}-firmware.elf", arch.name));
-            fs::copy(&firmware, &kept)?;
-            *firmware = kept;
+            let content = fs::read(&firmware)?;
+            hash("firmware", &content);
+            *firmware = dir.join(format!("{}-firmware.elf", arch.name));
+            write_whole(firmware, &content)?;
         }
-        Ok(Guest { files, firmware, host })
+        Ok(Guest { files, firmware, hashes, host })
     }
 
     /// The initramfs with these benchmarks, made once for all boots that have them.
@@ -120,25 +127,31 @@ impl Runner<'_> {
         Ok(file)
     }
 
+    /// What a boot that is still to be done is done with, once that is there.
+    fn due(&self, cell: &Cell, number: u32) -> Option<(Built, Guest)> {
+        let state = self.state.borrow();
+        let (built, _) = state.kernels.get(&cell.id)?;
+        let due = state.todo.contains(&(cell.id.clone(), number));
+        let guest = state.guests.get(&cell.arch).filter(|_| due)?;
+        Some((built.clone(), guest.clone()))
+    }
+
     /// Boots a cell, once its kernel is there; what goes wrong is recorded.
     pub(super) async fn boot(&self, cell: &Cell, number: u32) -> anyhow::Result<()> {
-        let (built, guest) = {
-            let state = self.state.borrow();
-            let kernel = state.kernels.get(&cell.id);
-            match (kernel, state.guests.get(&cell.arch)) {
-                (Some((built, _)), Some(guest)) => (built.clone(), guest.clone()),
-                _ => return Ok(()),
-            }
-        };
+        let Some((built, guest)) = self.due(cell, number) else { return Ok(()) };
         let alone = if self.counts(cell) { None } else { Some(self.machine.write().await) };
         let _shared = if alone.is_none() { Some(self.machine.read().await) } else { None };
-        if self.stopped() {
+        if self.stopped() || !self.state.borrow_mut().todo.remove(&(cell.id.clone(), number)) {
             return Ok(());
         }
         let arch = &self.targets[&cell.arch].arch;
         let (boot, benchmarks) = (self.matrix.boot_of(cell), self.matrix.benchmarks_of(cell));
         let machine = Machine::choose(arch, &boot, &guest.host, number);
         let dir = self.cell_dir(&cell.id)?.join(format!("boot-{number}"));
+        if dir.exists() {
+            // Of a boot that was cut off, or failed and is done again.
+            fs::remove_dir_all(&dir)?;
+        }
         let job = Job::Boot(cell.id.clone(), number);
         let session = Session {
             arch,
@@ -179,39 +192,53 @@ impl Runner<'_> {
             Err(error) => {
                 let failure =
                     Failure { boot: Some(number), ..Failure::new(Stage::Boot, "not started", error) };
-                self.fail(attempt.job, std::slice::from_ref(cell), failure)
+                self.booted(&attempt, Vec::new(), vec![failure])
             }
         }
     }
 
     fn judge(&self, attempt: Attempt<'_>, report: &Report) -> anyhow::Result<()> {
         let expected = self.expected(&attempt);
-        let Attempt { cell, number, benchmarks, machine, dir, job, began, .. } = attempt;
+        let Attempt { cell, number, benchmarks, machine, dir, .. } = attempt;
         let fault = verdict::fault(report, &expected, benchmarks);
         keep_boot_evidence(dir, machine, report, fault.as_ref())?;
         let evidence = self.shown(dir);
         let told = |detail: String| format!("{detail}; evidence: {evidence}");
         if let Some((what, detail)) = fault {
-            let failure = Failure {
-                stage: Stage::Boot,
-                what,
-                detail: told(detail),
-                boot: Some(number),
-                benchmark: None,
-            };
-            return self.fail(job, std::slice::from_ref(cell), failure);
+            let (detail, boot) = (told(detail), Some(number));
+            let failure = Failure { stage: Stage::Boot, what, detail, boot, benchmark: None };
+            return self.booted(&attempt, Vec::new(), vec![failure]);
         }
         let (mut samples, failures) = verdict::samples(report, &cell.id, number, machine.kind(), benchmarks);
         let summary = summary(&samples);
         samples.extend(verdict::stages(report, &cell.id, number, machine.kind()));
-        self.record(&samples.into_iter().map(Record::Sample).collect::<Vec<_>>())?;
-        let failed = !failures.is_empty();
-        for failure in failures {
-            let failure = Failure { detail: told(failure.detail), ..failure };
-            self.fail(job.clone(), std::slice::from_ref(cell), failure)?;
+        let failures: Vec<_> =
+            failures.into_iter().map(|f| Failure { detail: told(f.detail), ..f }).collect();
+        let good = failures.is_empty();
+        self.booted(&attempt, samples, failures)?;
+        if good {
+            let took = attempt.began.elapsed();
+            self.tell(Event::Finished { job: attempt.job, took, summary });
         }
-        if !failed {
-            self.tell(Event::Finished { job, took: began.elapsed(), summary });
+        Ok(())
+    }
+
+    /// Records all that came of a boot, at once.
+    fn booted(
+        &self,
+        attempt: &Attempt<'_>,
+        samples: Vec<Sample>,
+        failures: Vec<Failure>,
+    ) -> anyhow::Result<()> {
+        self.record(&[Record::Boot(BootRecord {
+            cell: attempt.cell.id.clone(),
+            boot: attempt.number,
+            kernel: attempt.built.info.inputs.fingerprint(),
+            samples,
+            failures: failures.clone(),
+        })])?;
+        for failure in failures {
+            self.tell(Event::Failed(attempt.job.clone(), failure));
         }
         Ok(())
     }
@@ -273,7 +300,9 @@ fn keep_boot_evidence(
         "fault": fault.map(|(what, detail)| format!("{what}: {detail}")),
         "runs": runs,
     });
-    Ok(write_whole(&dir.join("boot.json"), &serde_json::to_vec_pretty(&evidence)?)?)
+    write_whole(&dir.join("boot.json"), &serde_json::to_vec_pretty(&evidence)?)?;
+    // Before anything is recorded that it is to prove.
+    Ok(sync_tree(dir)?)
 }
 
 /// `hackbench.time 0.512 0.498 s`

@@ -8,13 +8,13 @@ use fs_err as fs;
 
 use super::plan::{self, Plan, PlannedBuild, State};
 use super::run::Runner;
-use crate::cache::Lock;
+use crate::cache::{Lock, sync_tree, write_whole};
 use crate::event::{Event, Job};
 use crate::kernel::build::{self, Built};
 use crate::kernel::config::Configured;
 use crate::kernel::{KernelBuild, kconfig, reproduce};
-use crate::model::{Cell, CellId, Direction, Kind, Sample};
-use crate::store::Record;
+use crate::model::{Cell, CellId, Direction, Failure, Kind, Sample, Stage};
+use crate::store::{KernelRecord, Record};
 
 /// A kernel that is configured and waits for being compiled; nobody else may.
 pub(super) struct Ready {
@@ -94,9 +94,40 @@ impl Runner<'_> {
             self.state.borrow_mut().kernels.insert(cell.id.clone(), (built.clone(), config.clone()));
             self.keep_build_evidence(cell, planned, &built)?;
             self.cache.remember(&plan::memory_key(self.matrix, &cell.id), &built.info.inputs)?;
-            self.record(&sizes(&cell.id, &built).into_iter().map(Record::Sample).collect::<Vec<_>>())?;
+            self.record_kernel(cell, &built)?;
         }
         Ok(())
+    }
+
+    /// Records what a kernel yields without being booted, once. A kernel that
+    /// came out otherwise than the one recorded is not mixed with it.
+    fn record_kernel(&self, cell: &Cell, built: &Built) -> anyhow::Result<()> {
+        let record = KernelRecord {
+            cell: cell.id.clone(),
+            kernel: built.info.inputs.fingerprint(),
+            build_id: built.info.build_id.clone(),
+            samples: sizes(&cell.id, built),
+        };
+        let (recorded, failed) = {
+            let state = self.state.borrow();
+            let recorded = state.dir.recorded();
+            (recorded.kernel(&cell.id).cloned(), recorded.has_failed(&cell.id))
+        };
+        match recorded {
+            Some(before) if before != record => {
+                self.state.borrow_mut().kernels.remove(&cell.id);
+                let id = |record: &KernelRecord| record.build_id.clone().unwrap_or_default();
+                let detail = format!(
+                    "built again from the same inputs it is not the kernel that was measured: build ID {}, not {}",
+                    id(&record),
+                    id(&before)
+                );
+                let failure = Failure::new(Stage::Build, "another kernel", detail);
+                self.fail(Job::Build(cell.id.clone()), std::slice::from_ref(cell), failure)
+            }
+            Some(_) if !failed => Ok(()),
+            _ => self.record(&[Record::Kernel(record)]),
+        }
     }
 
     async fn compile(
@@ -136,6 +167,9 @@ impl Runner<'_> {
     }
 
     fn keep_build_evidence(&self, cell: &Cell, planned: &PlannedBuild, built: &Built) -> anyhow::Result<()> {
+        if self.state.borrow().dir.recorded().kernel(&cell.id).is_some() {
+            return Ok(());
+        }
         let dir = self.cell_dir(&cell.id)?;
         for name in ["config", "build.log", "build.json"] {
             fs::copy(built.dir.join(name), dir.join(name))?;
@@ -152,35 +186,34 @@ impl Runner<'_> {
             fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
         }
         let state = self.state.borrow();
-        let config = |cell: &Cell| state.kernels.get(&cell.id).map(|(_, config)| config);
-        if let Some((axis, sibling)) = self.sibling(cell, |c| config(c).is_some()) {
-            if let (Some(before), Some(after)) = (config(sibling), config(cell)) {
-                let diff = kconfig::diff(before, after);
-                fs::write(
-                    dir.join("config.diff"),
-                    format!("# {axis}: {} -> {}\n{diff}", sibling.id, cell.id),
-                )?;
-            }
+        // Of cells that were built before an interruption too.
+        let config = |cell: &Cell| {
+            let file = state.dir.path().join("cells").join(&cell.id.0).join("config");
+            fs::read_to_string(file).ok().map(|text| kconfig::parse(&text))
+        };
+        if let Some((axis, sibling, before)) = sibling(&state.dir.matrix().cells, cell, &config) {
+            let diff = kconfig::diff(&before, &config(cell).unwrap_or_default());
+            let text = format!("# {axis}: {} -> {}\n{diff}", sibling.id, cell.id);
+            write_whole(&dir.join("config.diff"), text.as_bytes())?;
         }
-        Ok(())
+        Ok(sync_tree(&dir)?)
     }
+}
 
-    /// The first configured cell before this one that differs on one axis alone.
-    fn sibling<'c>(
-        &'c self,
-        cell: &'c Cell,
-        configured: impl Fn(&Cell) -> bool,
-    ) -> Option<(&'c str, &'c Cell)> {
-        let earlier = self.matrix.cells.iter().take_while(|c| c.id != cell.id);
-        earlier.filter(|c| configured(c)).find_map(|other| {
-            let mut differing =
-                cell.coords.iter().filter(|(axis, value)| other.coords.get(*axis) != Some(value));
-            match (differing.next(), differing.next()) {
-                (Some((axis, _)), None) => Some((axis.as_str(), other)),
-                _ => None,
-            }
-        })
-    }
+/// The first configured cell before this one that differs on one axis alone,
+/// and that axis.
+fn sibling<'c, T>(
+    cells: &'c [Cell],
+    cell: &'c Cell,
+    configured: impl Fn(&Cell) -> Option<T>,
+) -> Option<(&'c str, &'c Cell, T)> {
+    cells.iter().take_while(|c| c.id != cell.id).find_map(|other| {
+        let mut differing = cell.coords.iter().filter(|(axis, value)| other.coords.get(*axis) != Some(value));
+        match (differing.next(), differing.next()) {
+            (Some((axis, _)), None) => Some((axis.as_str(), other, configured(other)?)),
+            _ => None,
+        }
+    })
 }
 
 /// What the tree calls the architecture of a build.

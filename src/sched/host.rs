@@ -2,25 +2,69 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::bail;
 use fs_err as fs;
 
 use super::plan::Target;
+use crate::model::Shard;
 use crate::store::RunInfo;
 
-/// Describes this run.
-pub fn describe(targets: &BTreeMap<String, Target>, began: jiff::Timestamp) -> RunInfo {
+/// Describes a run that begins now.
+pub fn describe(targets: &BTreeMap<String, Target>, seed: u64, shard: Option<Shard>) -> RunInfo {
+    RunInfo {
+        matrix_version: env!("CARGO_PKG_VERSION").to_owned(),
+        began: jiff::Timestamp::now(),
+        command: std::env::args().collect(),
+        host: host(),
+        tools: tools(targets),
+        seed: Some(seed),
+        shard,
+        resumed: Vec::new(),
+        parts: Vec::new(),
+    }
+}
+
+/// Notes in a run's description that it is gone on with now.
+///
+/// # Errors
+/// Programs, or a host whose time is measured, are not those that it began with.
+pub fn resume(info: &mut RunInfo, targets: &BTreeMap<String, Target>, timed: bool) -> anyhow::Result<()> {
+    let mut changes = changes(&info.tools, &tools(targets));
+    if timed {
+        let of_speed = |host: &BTreeMap<String, String>| {
+            let mut host = host.clone();
+            host.retain(|name, _| ["cores", "processor"].contains(&name.as_str()));
+            host
+        };
+        changes.extend(self::changes(&of_speed(&info.host), &of_speed(&host())));
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    if info.matrix_version != version {
+        changes.push(format!("matrix: {} -> {version}", info.matrix_version));
+    }
+    if !changes.is_empty() {
+        bail!("what is left cannot be compared with what this run measured: {}", changes.join("; "));
+    }
+    info.tools.extend(tools(targets));
+    info.resumed.push(jiff::Timestamp::now());
+    Ok(())
+}
+
+/// What is another now, of that which was there before too.
+fn changes(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
+    let pairs = now.iter().filter_map(|(name, now)| Some((name, before.get(name)?, now)));
+    let changed = pairs.filter(|(_, before, now)| before != now);
+    changed.map(|(name, before, now)| format!("{name}: {before} -> {now}")).collect()
+}
+
+/// Versions of the programs of all architectures.
+fn tools(targets: &BTreeMap<String, Target>) -> BTreeMap<String, String> {
     let mut tools = BTreeMap::new();
     for (name, target) in targets {
         tools.insert(format!("toolchain {name}"), target.tools.version.clone());
         tools.insert(target.arch.qemu.program.clone(), target.qemu.clone());
     }
-    RunInfo {
-        matrix_version: env!("CARGO_PKG_VERSION").to_owned(),
-        began,
-        command: std::env::args().collect(),
-        host: host(),
-        tools,
-    }
+    tools
 }
 
 fn first_line(text: &str) -> String {

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::bail;
 use indexmap::IndexMap;
 
 use crate::arch::{self, Arch};
 use crate::cache::Cache;
 use crate::kernel::build::Built;
 use crate::kernel::{KernelBuild, SourceTree, Tools, source, toolchain};
-use crate::model::{Cell, CellId, Matrix, Source};
+use crate::model::{Cell, CellId, Matrix, Shard, Source};
 use crate::process::{self, Spec, Stop};
 
 const SHORT: Duration = Duration::from_secs(60);
@@ -124,6 +125,33 @@ pub fn sources(matrix: &Matrix) -> IndexMap<Origin, Vec<Cell>> {
     sources
 }
 
+/// The cells of each kernel.
+pub fn kernels(matrix: &Matrix) -> Vec<Vec<Cell>> {
+    let mut groups: IndexMap<_, Vec<Cell>> = IndexMap::new();
+    for cell in &matrix.cells {
+        let kernel = (&cell.arch, &cell.config, matrix.source_of(cell));
+        groups.entry(kernel).or_default().push(cell.clone());
+    }
+    groups.into_values().collect()
+}
+
+/// The cells of a part of a matrix. Kernels are what takes time, so they are
+/// dealt out, as many to each part but for one; neighbours, which share a
+/// source or an architecture, stay together.
+///
+/// # Errors
+/// There are fewer kernels than parts.
+pub fn shard(matrix: &Matrix, shard: Shard) -> anyhow::Result<Vec<Cell>> {
+    let kernels = kernels(matrix);
+    let (part, of) = (shard.part as usize, shard.of as usize);
+    if of > kernels.len() {
+        let n = kernels.len();
+        bail!("the matrix has {n} kernels, which cannot be dealt out to {of} shards");
+    }
+    let bounds = (part - 1) * kernels.len() / of..part * kernels.len() / of;
+    Ok(kernels[bounds].concat())
+}
+
 /// Groups the cells by kernel and looks each kernel up.
 ///
 /// # Errors
@@ -134,14 +162,10 @@ pub fn make(
     trees: &Trees,
     cache: &Cache,
 ) -> anyhow::Result<Plan> {
-    let mut groups: IndexMap<_, Vec<Cell>> = IndexMap::new();
-    for cell in &matrix.cells {
-        let kernel = (&cell.arch, &cell.config, matrix.source_of(cell));
-        groups.entry(kernel).or_default().push(cell.clone());
-    }
-    let builds = groups
-        .into_iter()
-        .map(|((_, _, origin), cells)| plan_build(matrix, targets, trees.get(&origin), cache, cells));
+    let builds = kernels(matrix).into_iter().map(|cells| {
+        let tree = trees.get(&matrix.source_of(&cells[0]));
+        plan_build(matrix, targets, tree, cache, cells)
+    });
     let builds = builds.collect::<anyhow::Result<Vec<_>>>()?;
     let boots = matrix.cells.len() * matrix.boot.boots as usize;
     Ok(Plan { builds, boots })

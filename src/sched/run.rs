@@ -1,13 +1,19 @@
 //! Doing what a plan says: configurations first, as they fail in seconds; then
-//! kernel by kernel, each booted as soon as it is there; then the remaining
-//! boots in rounds over all cells, so that a drift of the host's speed hits all
-//! alike.
+//! kernel by kernel; boots in rounds over all cells, each round in a random
+//! order of its own, so that a drift of the host's speed hits all alike.
 //!
-//! Wall-clock timings need the machine to themselves. Counted instructions do
-//! not: those boots overlap builds and each other.
+//! Counted instructions do not know of the host: those boots overlap builds and
+//! each other, and a cell's first one comes as soon as its kernel is there.
+//! Wall-clock timings need the machine to themselves. If there are several
+//! boots of a cell, all of them wait until everything is built: a machine that
+//! has just compiled is in another state, warm and with other things in its
+//! caches, than one that has only booted. If there is but one, it comes with the kernel:
+//! nothing could tell drift from difference then, and results are there sooner.
+//!
+//! A run that was cut off is gone on with by running what is left of it.
 
 use std::cell::{Cell as Cut, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -23,7 +29,7 @@ use crate::kernel::build::Built;
 use crate::kernel::source;
 use crate::model::{Accel, Cell, CellId, Failure, Matrix, Source, Stage};
 use crate::process::Stop;
-use crate::store::{Record, RunDir};
+use crate::store::{KernelInputs, Record, RunDir};
 
 /// How a run is to be done.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +38,10 @@ pub struct Options {
     pub jobs: usize,
     /// Whether to ask the distribution for newer packages.
     pub refresh: bool,
+    /// What the order of boots follows from.
+    pub seed: u64,
+    /// Whether boots that failed are done again.
+    pub retry_failed: bool,
 }
 
 /// What came of a run.
@@ -41,8 +51,6 @@ pub struct Summary {
     pub built: usize,
     /// Kernels that were in the cache.
     pub fresh: usize,
-    /// Cells with at least one failure.
-    pub failed: Vec<CellId>,
     /// Whether the user stopped it.
     pub interrupted: bool,
 }
@@ -71,11 +79,13 @@ pub(super) struct State<'a> {
     pub(super) guests: BTreeMap<String, Guest>,
     /// Kernels that are there, with their final configuration.
     pub(super) kernels: BTreeMap<CellId, (Built, BTreeMap<String, String>)>,
+    /// Boots that are yet to be begun.
+    pub(super) todo: BTreeSet<(CellId, u32)>,
     pub(super) summary: Summary,
 }
 
-/// Runs a matrix into a run directory, with the toolchain of each of its
-/// architectures.
+/// Runs a matrix, or what is left of one, into a run directory, with the
+/// toolchain of each of its architectures.
 ///
 /// # Errors
 /// The run directory or the cache cannot be written. What goes wrong with a
@@ -89,8 +99,10 @@ pub async fn run(
     tell: Tell,
     stop: &Stop,
 ) -> anyhow::Result<Summary> {
-    dir.write_info(&host::describe(&targets, jiff::Timestamp::now()))?;
-    let state = State { dir, guests: BTreeMap::new(), kernels: BTreeMap::new(), summary: Summary::default() };
+    let boots = matrix.cells.iter().flat_map(|c| (1..=matrix.boot.boots).map(|n| (c.id.clone(), n)));
+    let todo = boots.filter(|(c, n)| !dir.recorded().is_settled(c, *n, options.retry_failed)).collect();
+    let (guests, kernels) = Default::default();
+    let state = State { dir, guests, kernels, todo, summary: Summary::default() };
     let runner = Runner {
         matrix,
         cache,
@@ -136,17 +148,11 @@ impl Runner<'_> {
         path.strip_prefix(state.dir.path()).unwrap_or(path).display().to_string()
     }
 
-    /// Records a failure for all `cells`.
+    /// Records a failure for all `cells` as a whole.
     pub(super) fn fail(&self, job: Job, cells: &[Cell], failure: Failure) -> anyhow::Result<()> {
         let records: Vec<_> =
             cells.iter().map(|c| Record::Failure { cell: c.id.clone(), failure: failure.clone() }).collect();
         self.record(&records)?;
-        let failed = &mut self.state.borrow_mut().summary.failed;
-        for cell in cells {
-            if !failed.contains(&cell.id) {
-                failed.push(cell.id.clone());
-            }
-        }
         self.tell(Event::Failed(job, failure));
         Ok(())
     }
@@ -154,14 +160,17 @@ impl Runner<'_> {
     async fn everything(&self) -> anyhow::Result<()> {
         let Some(trees) = self.sources().await? else { return Ok(()) };
         let plan = plan::make(self.matrix, &self.targets, &trees, self.cache)?;
+        self.pin_kernels(&plan)?;
         let (builds, fresh) = (plan.builds.len() - plan.fresh(), plan.fresh());
+        let boots = self.state.borrow().todo.len();
         self.state.borrow_mut().summary.fresh = fresh;
-        self.tell(Event::RunStarted { builds, fresh, boots: plan.boots });
+        self.tell(Event::RunStarted { builds, fresh, boots });
         self.guests().await?;
         let (queue, queued) = mpsc::unbounded_channel();
         tokio::try_join!(self.build_all(&plan, queue), self.boot_queued(queued))?;
-        for round in 2..=self.matrix.boot.boots {
-            let (counted, timed): (Vec<_>, Vec<_>) = self.matrix.cells.iter().partition(|c| self.counts(c));
+        for round in 1..=self.matrix.boot.boots {
+            let order = shuffled(&self.matrix.cells, self.options.seed, round);
+            let (counted, timed): (Vec<_>, Vec<_>) = order.into_iter().partition(|c| self.counts(c));
             stream::iter(counted.into_iter().map(Ok))
                 .try_for_each_concurrent(self.slots(), |cell| self.boot(cell, round))
                 .await?;
@@ -172,8 +181,20 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Kernel by kernel; boots those cells whose timings need the machine, and
-    /// queues the others.
+    /// Whatever is measured in a run is measured of the same kernels.
+    fn pin_kernels(&self, plan: &Plan) -> anyhow::Result<()> {
+        let mut kernels = Vec::new();
+        for planned in &plan.builds {
+            if let Some(build) = &planned.build {
+                let cells = planned.cells.iter().map(|c| c.id.clone()).collect();
+                kernels.push(KernelInputs { cells, inputs: build.inputs()? });
+            }
+        }
+        self.state.borrow().dir.pin_kernels(&kernels)
+    }
+
+    /// Kernel by kernel; queues first boots that overlap builds, and does those
+    /// that need not wait for all builds.
     async fn build_all<'m>(
         &self,
         plan: &'m Plan,
@@ -190,9 +211,10 @@ impl Runner<'_> {
             }
             for cell in &planned.cells {
                 // Without a receiver the boots have failed, which ends the run.
-                match self.counts(cell) {
-                    true => drop(queue.send(cell)),
-                    false => self.boot(cell, 1).await?,
+                if self.counts(cell) {
+                    let _ = queue.send(cell);
+                } else if self.matrix.boot.boots == 1 {
+                    self.boot(cell, 1).await?;
                 }
             }
         }
@@ -247,6 +269,18 @@ impl Runner<'_> {
     }
 }
 
+/// The cells in the random order of a round. It follows from each cell's own
+/// name, so that it is the same in a run of a part of them.
+fn shuffled(cells: &[Cell], seed: u64, round: u32) -> Vec<&Cell> {
+    let place = |cell: &&Cell| {
+        let text = format!("{seed} {round} {}", cell.id);
+        *blake3::hash(text.as_bytes()).as_bytes()
+    };
+    let mut cells: Vec<_> = cells.iter().collect();
+    cells.sort_by_cached_key(place);
+    cells
+}
+
 /// What tells one of several sources from the others: `v6.12 + fix.patch`.
 fn called(source: &Source, patches: &[PathBuf]) -> String {
     let rev = match source {
@@ -258,5 +292,35 @@ fn called(source: &Source, patches: &[PathBuf]) -> String {
     match names.is_empty() {
         true => rev.to_owned(),
         false => format!("{} + {}", if rev == "unpatched" { "source" } else { rev }, names.join(" + ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_round_has_an_order_of_its_own_that_the_seed_tells() {
+        let cell = |n: u32| Cell {
+            id: CellId(format!("c{n}")),
+            coords: indexmap::IndexMap::new(),
+            arch: String::new(),
+            config: BTreeMap::new(),
+            settings: Vec::new(),
+        };
+        let cells: Vec<_> = (0..20).map(cell).collect();
+        let ids = |cells: Vec<&Cell>| cells.into_iter().map(|c| c.id.clone()).collect::<Vec<_>>();
+        let order = |seed, round| ids(shuffled(&cells, seed, round));
+        assert_eq!(order(1, 1), order(1, 1));
+        for other in [order(1, 2), order(2, 1), ids(cells.iter().collect())] {
+            assert_ne!(order(1, 1), other);
+        }
+        let (mut sorted, mut all) = (order(1, 1), ids(cells.iter().collect()));
+        sorted.sort();
+        all.sort();
+        assert_eq!(sorted, all);
+        let part: Vec<_> = order(1, 1).into_iter().filter(|c| c.0 < "c15".to_owned()).collect();
+        let few: Vec<_> = cells.iter().filter(|c| *c.id.0 < *"c15").cloned().collect();
+        assert_eq!(ids(shuffled(&few, 1, 1)), part, "a part of the cells keeps their order");
     }
 }

@@ -1,0 +1,16 @@
+//! `matrix merge`
+
+use super::{Ending, print, run, shown};
+use crate::cli::{Merge, Talk};
+use crate::store;
+
+pub fn merge(args: &Merge, talk: Talk) -> anyhow::Result<Ending> {
+    let dir = store::merge(&args.runs, args.output.as_deref(), std::env::args().collect())?;
+    let (results, report) = run::report(&dir, args.format)?;
+    print(&report)?;
+    if !talk.quiet {
+        let dir = shown(&dir);
+        eprintln!("{} runs merged into {dir} (`matrix report {dir}` prints its tables)", args.runs.len());
+    }
+    Ok(run::ending(&results))
+}
