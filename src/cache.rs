@@ -226,13 +226,21 @@ pub fn sync(path: &Path) -> io::Result<()> {
 /// # Errors
 /// The file system refuses.
 pub fn sync_tree(dir: &Path) -> io::Result<()> {
-    let entries = fs::read_dir(dir)?.collect::<io::Result<Vec<_>>>()?;
-    if entries.iter().any(|e| e.path().is_dir()) {
+    let mut paths = vec![dir.to_owned()];
+    let mut next = 0;
+    while let Some(path) = paths.get(next) {
+        next += 1;
+        if path.symlink_metadata()?.is_dir() {
+            for entry in fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()? {
+                paths.push(entry.path());
+            }
+        }
         // A source tree is too many files to wait for each of them.
-        return Ok(nix::unistd::syncfs(fs::File::open(dir)?.file())?);
+        if paths.len() > 200 {
+            return Ok(nix::unistd::syncfs(fs::File::open(dir)?.file())?);
+        }
     }
-    entries.iter().try_for_each(|entry| sync(&entry.path()))?;
-    sync(dir)
+    paths.iter().filter(|path| !path.is_symlink()).try_for_each(|path| sync(path))
 }
 
 #[cfg(test)]

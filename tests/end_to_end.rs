@@ -306,7 +306,7 @@ fn two_runs_at_once_build_each_kernel_once() {
 #[test]
 fn boots_come_in_random_rounds_once_everything_is_built() {
     let modes = ["a", "b", "c", "d", "e"];
-    let text = column("STAND_IN_QEMU", &modes, "boots = 3");
+    let text = column("STAND_IN_QEMU", &modes, "boots = 2");
     let lab = Lab::new(&text);
     let done = lab.matrix(&[RUN, &["--seed", "7"]].concat()).code(0);
     let calls = lab.calls();
@@ -318,10 +318,10 @@ fn boots_come_in_random_rounds_once_everything_is_built() {
         sorted.sort_unstable();
         assert_eq!(sorted, modes.map(|m| format!("qemu {m}")));
     }
-    assert_eq!(rounds.len(), 3);
-    assert!(rounds[0] != rounds[1] && rounds[1] != rounds[2], "{rounds:?}");
-    contains(&done.stdout, &["mean of 3 runs in 3 boots; spread (standard deviation) up to 0.00% of the\n"]);
-    assert!(lab.path("run/cells/riscv64-NR_CPUS=64-STAND_IN_QEMU=a/boot-3/boot.json").exists());
+    assert_eq!(rounds.len(), 2);
+    assert_ne!(rounds[0], rounds[1]);
+    contains(&done.stdout, &["mean of 2 runs in 2 boots; spread (standard deviation) up to 0.00% of the\n"]);
+    assert!(lab.path("run/cells/riscv64-NR_CPUS=64-STAND_IN_QEMU=a/boot-2/boot.json").exists());
     assert_eq!(lab.json("run/run.json")["seed"], 7);
 
     let again = |seed: &str, to: &str| {

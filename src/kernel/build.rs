@@ -26,6 +26,8 @@ const RECIPE: &str = "1";
 /// Folder of an entry with the Kconfig files that replaced the tree's.
 pub const OVERLAY: &str = "overlay";
 const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
+/// Another one each time the host starts.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const GRACE: Duration = Duration::from_secs(5);
 
 /// One kernel to be built, described by data.
@@ -173,14 +175,28 @@ pub async fn configure(
     cache: &Cache,
     stop: &Stop,
 ) -> Result<Configured, Failure> {
-    let objdir =
-        cache.work(ROOM, fingerprint).map_err(|e| Failure::new(Stage::Config, "no object directory", e))?;
-    let objdir = objdir.join("obj");
+    let objdir = cache.work(ROOM, fingerprint).and_then(|work| object_directory(&work, BOOT_ID));
+    let objdir = objdir.map_err(|e| Failure::new(Stage::Config, "no object directory", e))?;
     let configured = async {
         fs::create_dir_all(&objdir)?;
         config::configure(&build.make(&objdir), &build.request, stop).await
     };
     configured.await.map_err(|e| Failure::new(Stage::Config, "config", e))
+}
+
+/// Where a kernel is built. What an interrupted build left there is used, but
+/// not across a restart of the host: by their times files would look finished
+/// of which a power cut left nothing.
+fn object_directory(work: &Path, boot_id: &str) -> std::io::Result<PathBuf> {
+    let (objdir, note) = (work.join("obj"), work.join("boot_id"));
+    let boot_id = fs::read_to_string(boot_id)?;
+    if fs::read_to_string(&note).ok().as_ref() != Some(&boot_id) {
+        if objdir.exists() {
+            fs::remove_dir_all(&objdir)?;
+        }
+        fs::write(&note, boot_id)?;
+    }
+    Ok(objdir)
 }
 
 /// Compiles a configured kernel, measures it and puts it into the cache.
@@ -367,6 +383,19 @@ mod tests {
         let text = errors.text();
         assert!(text.starts_with("a.c:3:1: error: expected ';'\n    3 | x"), "{text}");
         assert_eq!(text.lines().count(), FirstError::CONTEXT);
+    }
+
+    #[test]
+    fn objects_from_before_a_restart_of_the_host_are_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let boot_id = dir.path().join("id");
+        for (id, left) in [("1", false), ("1", true), ("2", false), ("2", true)] {
+            fs::write(&boot_id, id).unwrap();
+            let objdir = object_directory(dir.path(), boot_id.to_str().unwrap()).unwrap();
+            assert_eq!(objdir.join("a.o").exists(), left, "{id}");
+            fs::create_dir_all(&objdir).unwrap();
+            fs::write(objdir.join("a.o"), "").unwrap();
+        }
     }
 
     #[test]

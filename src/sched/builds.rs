@@ -191,7 +191,7 @@ impl Runner<'_> {
             let file = state.dir.path().join("cells").join(&cell.id.0).join("config");
             fs::read_to_string(file).ok().map(|text| kconfig::parse(&text))
         };
-        if let Some((axis, sibling, before)) = sibling(&state.dir.matrix().cells, cell, &config) {
+        if let Some((axis, sibling, before)) = sibling(&state.dir.matrix().cells, cell, config) {
             let diff = kconfig::diff(&before, &config(cell).unwrap_or_default());
             let text = format!("# {axis}: {} -> {}\n{diff}", sibling.id, cell.id);
             write_whole(&dir.join("config.diff"), text.as_bytes())?;

@@ -319,7 +319,7 @@ mod tests {
         sorted.sort();
         all.sort();
         assert_eq!(sorted, all);
-        let part: Vec<_> = order(1, 1).into_iter().filter(|c| c.0 < "c15".to_owned()).collect();
+        let part: Vec<_> = order(1, 1).into_iter().filter(|c| *c.0 < *"c15").collect();
         let few: Vec<_> = cells.iter().filter(|c| *c.id.0 < *"c15").cloned().collect();
         assert_eq!(ids(shuffled(&few, 1, 1)), part, "a part of the cells keeps their order");
     }

@@ -127,7 +127,11 @@ fn kernels(parts: &[Part]) -> anyhow::Result<Kernels> {
             let source = inputs.0.get("source");
             let (before, expected) = *of_origin.entry(origin).or_insert((part, source));
             if expected != source {
-                bail!("{} and {} were built from different sources", before.shown(), part.shown());
+                let (one, other) = (before.shown(), part.shown());
+                bail!(
+                    "{one} and {other} were built from different sources (a `path` is told by its files' \
+                     times: on several machines use `git`, `tarball` or `package`)"
+                );
             }
         }
         for (fingerprint, kernel) in &part.kernels {
@@ -269,7 +273,6 @@ fn merged_info(parts: &[Part], command: Vec<String>) -> RunInfo {
 }
 
 /// Evidence of what a part recorded; what an earlier part has left stays.
-/// Only what a run never writes to again is shared with it.
 fn link_evidence(part: &Part, to: &Path) -> anyhow::Result<()> {
     link_tree(&part.dir.join("guest"), &to.join("guest"), &|name| !name.ends_with(".json"))?;
     for cell in &part.matrix.cells {
@@ -278,7 +281,9 @@ fn link_evidence(part: &Part, to: &Path) -> anyhow::Result<()> {
             number.is_none_or(|n| part.recorded.boot(&cell.id, n).is_some())
         };
         let below = Path::new("cells").join(&cell.id.0);
-        link_tree(&part.dir.join(&below), &to.join(below), &own)?;
+        if part.recorded.kernel(&cell.id).is_some() || part.recorded.has_failed(&cell.id) {
+            link_tree(&part.dir.join(&below), &to.join(below), &own)?;
+        }
     }
     Ok(())
 }
@@ -300,7 +305,9 @@ fn link_tree(from: &Path, to: &Path, wanted: &dyn Fn(&str) -> bool) -> anyhow::R
             link_tree(&entry.path(), &target, wanted)?;
         } else if kind.is_file() && !target.exists() {
             fs::create_dir_all(to)?;
-            if fs::hard_link(entry.path(), &target).is_err() {
+            // A log may be written once more, over the old one, by a run that
+            // tries a build again; all else is replaced or left alone.
+            if target.ends_with("build.log") || fs::hard_link(entry.path(), &target).is_err() {
                 fs::copy(entry.path(), &target)?;
             }
         }

@@ -37,6 +37,7 @@ pub struct Lab {
     path: String,
 }
 
+#[allow(dead_code)] // not every test program has use for everything
 impl Lab {
     /// A laboratory with `text` in `lab.toml`, beside the kernel tree `linux`
     /// and the benchmark's program `messages`.
@@ -77,6 +78,19 @@ impl Lab {
         self
     }
 
+    /// `matrix` here, but with one stand-in changed by `change`.
+    pub fn with_stand_in(&self, name: &str, change: impl Fn(String) -> String) -> Changed<'_> {
+        let bin = tempfile::tempdir_in(&self.dir).unwrap();
+        for file in [name, "common.sh"] {
+            let (from, to) = (Path::new(STAND_INS).join(file), bin.path().join(file));
+            fs::copy(&from, &to).unwrap();
+            if file == name {
+                fs::write(&to, change(fs::read_to_string(&from).unwrap())).unwrap();
+            }
+        }
+        Changed { lab: self, bin }
+    }
+
     /// A path below the laboratory's folder.
     pub fn path(&self, below: &str) -> PathBuf {
         self.dir.path().join(below)
@@ -115,13 +129,17 @@ impl Lab {
 
     /// Starts `matrix` with these arguments in the laboratory's folder.
     pub fn start(&self, args: &[&str]) -> Started<'_> {
+        self.start_with(&self.path, args)
+    }
+
+    fn start_with(&self, path: &str, args: &[&str]) -> Started<'_> {
         let [stdout, stderr] =
             ["stdout", "stderr"].map(|name| tempfile::NamedTempFile::with_prefix(name).unwrap());
         let child = Command::new(env!("CARGO_BIN_EXE_matrix"))
             .args(args)
             .current_dir(&self.dir)
             .env_clear()
-            .env("PATH", &self.path)
+            .env("PATH", path)
             .env("TMPDIR", self.path("tmp,dir"))
             .env("MATRIX_CACHE", self.path("cache"))
             .env(CALLS, self.path("calls"))
@@ -170,6 +188,25 @@ impl Lab {
         let processes = entries.filter(|dir| marked(dir));
         let text = |dir: PathBuf| fs::read(dir.join("cmdline")).unwrap_or_default();
         processes.map(|dir| String::from_utf8_lossy(&text(dir)).replace('\0', " ")).collect()
+    }
+}
+
+/// A laboratory with one stand-in changed.
+pub struct Changed<'a> {
+    lab: &'a Lab,
+    bin: TempDir,
+}
+
+#[allow(dead_code)]
+impl Changed<'_> {
+    /// Runs `matrix` with these arguments to its end.
+    pub fn matrix(&self, args: &[&str]) -> Done {
+        self.lab.start_with(&format!("{}:{}", self.bin.path().display(), self.lab.path), args).finish()
+    }
+
+    /// How often a stand-in was called so.
+    pub fn count(&self, call: &str) -> usize {
+        self.lab.count(call)
     }
 }
 
