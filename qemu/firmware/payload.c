@@ -251,7 +251,7 @@ static int walk(const u8 *fdt, u64 *cpus)
 					 be32(p + 20) == 0x100000;
 			if (in_fw && starts(name, "no-map"))
 				right += len == 0;
-			delegates |= starts(name, "riscv,delegate");
+			delegates |= starts(name, "riscv,delegat");
 			compatible |= starts(name, "compatible");
 			if (delegates && compatible)
 				return -1;

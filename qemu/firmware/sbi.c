@@ -740,7 +740,7 @@ struct device {
 	u32 compatible_len;
 };
 
-#define MAX_DEVICES	(4 * MAX_SOCKETS)
+#define MAX_DEVICES	(6 * MAX_SOCKETS)
 
 /* What the device tree says; too much for the stack. */
 static struct machine {
@@ -764,11 +764,18 @@ static bool in_cpu(const struct path *at)
 	       matches(at->name[3], "cpu@", 0);
 }
 
+static bool is_clint(const char *node)
+{
+	return matches(node, "clint@", 0) || matches(node, "mswi@", 0) ||
+	       matches(node, "mtimer@", 0);
+}
+
+/* Since QEMU 9.1 APLICs, and others that are none, are called interrupt-controller. */
 static bool is_device(const struct path *at)
 {
 	return at->depth == 3 &&
-	       (matches(at->name[3], "clint@", 0) || matches(at->name[3], "mswi@", 0) ||
-		matches(at->name[3], "mtimer@", 0) || matches(at->name[3], "aplic@", 0));
+	       (is_clint(at->name[3]) || matches(at->name[3], "aplic@", 0) ||
+		matches(at->name[3], "interrupt-controller@", 0));
 }
 
 static void fdt_node(struct machine *m, const struct path *at)
@@ -799,7 +806,8 @@ static void fdt_device(struct device *d, const char *name, const u8 *value, u32 
 		d->compatible = (u8 *)value;
 		d->compatible_len = len;
 	}
-	if (matches(name, "riscv,delegate", 1) && len == sizeof(d->delegate))
+	/* The binding says riscv,delegation, QEMU before 9.1 riscv,delegate. */
+	if (matches(name, "riscv,delegat", 0) && len == sizeof(d->delegate))
 		for (i = 0; i < 3; i++)
 			d->delegate[i] = get32(value + 4 * i);
 }
@@ -915,10 +923,10 @@ static void devices_init(const struct machine *m)
 	u32 i, h;
 
 	for (i = 0; i < m->devices; i++) {
-		if (matches(m->device[i].node, "aplic@", 0))
-			aplic_init(&m->device[i]);
-		else
+		if (is_clint(m->device[i].node))
 			clint_init(m, &m->device[i]);
+		else
+			aplic_init(&m->device[i]);
 	}
 	for (h = 0; h < m->cpus; h++)
 		if (!harts[h].msip || !harts[h].mtimecmp)
