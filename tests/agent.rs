@@ -30,11 +30,11 @@ fn every_message_is_understood_and_the_topology_is_told_once() {
     assert_eq!(messages.first(), Some(&Message::Hello));
     assert_eq!(messages.last(), Some(&Message::Bye));
     let facts = |wanted: &str| -> Vec<&str> {
-        let fact = |m| match m {
-            &Message::Fact(ref key, ref value) if key == wanted => Some(value.as_str()),
+        let of = messages.iter().filter_map(|m| match m {
+            Message::Fact(key, value) if key == wanted => Some(value.as_str()),
             _ => None,
-        };
-        messages.iter().filter_map(fact).collect()
+        });
+        of.collect()
     };
     let [topology] = facts("topology")[..] else { panic!("topology is told once: {messages:?}") };
     let figures: Vec<_> = topology.split(' ').map(|word| word.split_once('=').unwrap()).collect();
