@@ -1,7 +1,7 @@
 //! Architectures, each described by one file `qemu/NAME.toml`. Nothing else
 //! in the program knows an architecture's name.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::assets;
 use crate::model::Level;
@@ -15,6 +15,8 @@ pub struct Arch {
     pub name: String,
     /// How its kernels are built.
     pub kernel: KernelFacts,
+    /// Which of its instructions move the stack pointer.
+    pub stack: StackFacts,
     /// How it is emulated.
     pub qemu: QemuFacts,
     /// How its guests run on a host's own processors.
@@ -39,6 +41,35 @@ pub struct KernelFacts {
     pub image: String,
     /// The make target that produces it.
     pub target: String,
+}
+
+/// Which instructions move the stack pointer, as regular expressions over an
+/// instruction as objdump and llvm-objdump print it: `sub\tsp, sp, #0x150`.
+///
+/// An amount is the group `bytes` (decimal or `0x` and hexadecimal, signed;
+/// times two to the power of the group `shift`, if there is one), or the group
+/// `high` (bits 12 to 31 of a signed 32-bit number), or the group `reg`: what
+/// the register of that name holds, if a `load` before it says so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StackFacts {
+    /// The stack grows by the amount.
+    pub grow: Vec<String>,
+    /// The stack shrinks by the amount.
+    pub shrink: Vec<String>,
+    /// The stack pointer is moved by what only run time tells.
+    pub dynamic: Vec<String>,
+    /// The stack pointer goes to another stack, whose use is not the function's.
+    pub switch: Vec<String>,
+    /// Register `reg` becomes the amount.
+    pub load: Vec<String>,
+    /// Register `reg` becomes what `from`, or itself without that group, holds
+    /// plus the amount.
+    pub add: Vec<String>,
+    /// The instruction behind it is reached by jumps alone.
+    pub end: Vec<String>,
+    /// Register `reg` becomes something else; for what none of the above explains.
+    pub write: Vec<String>,
 }
 
 /// How an architecture is emulated.

@@ -1,6 +1,6 @@
 //! The vocabulary of the project as plain data: no I/O, no async.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -195,6 +195,11 @@ impl Cell {
 }
 
 impl Matrix {
+    /// Whether a table shows a metric whose name begins like this.
+    pub fn shows(&self, prefix: &str) -> bool {
+        self.tables.iter().any(|t| t.layout.metrics().iter().any(|m| m.starts_with(prefix)))
+    }
+
     /// How a cell is booted.
     pub fn boot_of(&self, cell: &Cell) -> Boot {
         let mut boot = self.boot.clone();
@@ -601,7 +606,8 @@ pub struct Failure {
     /// Boot that failed, from 1; absent where it concerns the whole cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<u32>,
-    /// Benchmark that failed, where it is one's failure alone.
+    /// Benchmark that failed, or other first part of metrics' names
+    /// (`frames`), where it is one's failure alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub benchmark: Option<String>,
 }
@@ -678,6 +684,38 @@ impl FromStr for Shard {
     }
 }
 
+/// Metric: the largest stack frame of a kernel's functions.
+pub const FRAMES_MAX: &str = "frames.max";
+/// Metric: all stack frames together.
+pub const FRAMES_SUM: &str = "frames.sum";
+/// Metric: bytes that the deepest use of a kernel stack left free.
+pub const STACK_LEFT: &str = "stack.left";
+
+/// Stack frames of a kernel's functions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frames {
+    /// Bytes by function, 0 where it needs none; the largest where several
+    /// functions have one name.
+    pub bytes: BTreeMap<String, u64>,
+    /// Functions that need stack besides whose size only run time tells.
+    pub dynamic: BTreeSet<String>,
+    /// How many functions there are of each name that several have.
+    pub namesakes: BTreeMap<String, u32>,
+}
+
+impl Frames {
+    /// The largest frame.
+    pub fn max(&self) -> u64 {
+        self.bytes.values().copied().max().unwrap_or(0)
+    }
+
+    /// All frames together: nothing that a kernel ever needs at once, but a
+    /// figure that tells whether frames grew or shrank on the whole.
+    pub fn sum(&self) -> u64 {
+        self.bytes.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+}
+
 /// Everything a report is made of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Results {
@@ -687,4 +725,6 @@ pub struct Results {
     pub samples: Vec<Sample>,
     /// Failures by cell; a cell without samples and without failures was not measured (yet).
     pub failures: BTreeMap<CellId, Vec<Failure>>,
+    /// Stack frames of the cells' kernels, where a table asks for them.
+    pub frames: BTreeMap<CellId, Frames>,
 }

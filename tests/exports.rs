@@ -76,3 +76,16 @@ fn page_loads_nothing_and_escapes_what_guests_say() {
     let measured = results.samples.len();
     assert_eq!(page.matches("<circle").count(), measured);
 }
+
+#[test]
+fn kernels_without_frames_are_built_all_the_same() {
+    let mut results = results();
+    let cell = results.matrix.cells[0].id.clone();
+    let mut failure = Failure::new(Stage::Build, "no frames", "objdump failed");
+    failure.benchmark = Some("frames".to_owned());
+    results.failures.insert(cell, vec![failure]);
+    let run = kcidb::Run { origin: "matrix", id: "r-1", began: "2026-01-02T03:04:05Z" };
+    let json: serde_json::Value = serde_json::from_str(&kcidb::render(&results, run).unwrap()).unwrap();
+    assert_ne!(json["builds"][0]["status"], "FAIL");
+    assert_eq!((&json["tests"][0]["path"], &json["tests"][0]["status"]), (&"frames".into(), &"ERROR".into()));
+}

@@ -29,6 +29,7 @@ fn results(name: &str) -> Results {
         matrix: serde_json::from_str(&read("resolved.json")).unwrap(),
         samples: Vec::new(),
         failures: Default::default(),
+        frames: Default::default(),
     };
     for line in read("records.jsonl").lines() {
         match serde_json::from_str(line).unwrap() {

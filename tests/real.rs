@@ -299,3 +299,47 @@ async fn value_that_does_not_stick_is_explained() {
     );
     std::fs::remove_dir_all(cache.work("builds", "impossible").unwrap()).unwrap();
 }
+
+/// Frames read from the disassembly are those that the compiler itself reports.
+#[tokio::test]
+#[ignore = "needs the cross compilers"]
+async fn frames_are_those_that_the_compiler_reports() {
+    process::set_guard_program(MATRIX);
+    let stop = Stop::default();
+    let sources = ["tests/data/frames/frames.c", "qemu/guest/agent.c"];
+    for arch in arch::all().unwrap() {
+        let tools = kernel::toolchain::find(&Toolchain::Gcc { prefix: None }, &arch, &stop).await.unwrap();
+        for (source, level) in sources.iter().flat_map(|s| ["-O2", "-Os", "-O3"].map(|o| (s, o))) {
+            let object = room("frames").join("a.o");
+            let mut gcc = Command::new(&tools.cc[0]);
+            gcc.args(&tools.cc[1..]).args([
+                level,
+                "-fno-stack-protector",
+                "-fstack-usage",
+                "-w",
+                "-c",
+                source,
+            ]);
+            assert!(gcc.arg("-o").arg(&object).status().unwrap().success());
+            let frames = kernel::frames::read(&object, &arch, &tools, &stop).await.unwrap();
+            let reported = std::fs::read_to_string(object.with_extension("su")).unwrap();
+            assert!(reported.lines().count() > 10);
+            for line in reported.lines() {
+                // agent.c:12:5:main, bytes, static or dynamic
+                let [place, bytes, how] = line.split('\t').collect::<Vec<_>>().try_into().unwrap();
+                // The report leaves a variant's number out.
+                let function = place.rsplit(':').next().unwrap();
+                let variant = format!("{function}.0");
+                let function = if frames.bytes.contains_key(&variant) { &variant } else { function };
+                let what = format!("{} {level} {line}", arch.name);
+                assert_eq!(frames.bytes.get(function), Some(&bytes.parse().unwrap()), "{what}");
+                let vla = function.starts_with("vla");
+                assert_eq!(
+                    (frames.dynamic.contains(function), how == "dynamic"),
+                    (vla, vla || function == "later"),
+                    "{what}"
+                );
+            }
+        }
+    }
+}

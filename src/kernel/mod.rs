@@ -1,11 +1,13 @@
 //! From a source tree and a configuration to a kernel and its sizes.
 //!
 //! [`source`] provides the tree, [`config`] brings it to a verified
-//! configuration, [`build`] compiles it, [`elf`] measures the result.
+//! configuration, [`build`] compiles it, [`elf`] measures the result and
+//! [`frames`] its functions' stack frames.
 
 pub mod build;
 pub mod config;
 pub mod elf;
+pub mod frames;
 pub mod kconfig;
 pub mod reproduce;
 pub mod source;

@@ -67,7 +67,13 @@ mod tests {
         };
         let tree =
             SourceTree { dir: "/home/me/linux".into(), fingerprint: "f".into(), describe: "it's".into() };
-        let tools = Tools { make: vec![], cc: vec![], strip: String::new(), version: String::new() };
+        let tools = Tools {
+            make: vec![],
+            cc: vec![],
+            strip: String::new(),
+            objdump: String::new(),
+            version: String::new(),
+        };
         let build = KernelBuild::describe(&arch, &kernel, &BTreeMap::new(), &tree, &tools).unwrap();
         let script = script(&build, "boot-1/qemu.sh");
         assert!(!script.contains("/home/me"), "{script}");

@@ -19,6 +19,8 @@ pub struct Tools {
     pub cc: Vec<String>,
     /// The `strip` program.
     pub strip: String,
+    /// The `objdump` program.
+    pub objdump: String,
     /// First lines of the versions of compiler and linker.
     pub version: String,
 }
@@ -28,7 +30,7 @@ pub struct Tools {
 /// # Errors
 /// It is not installed.
 pub async fn find(wanted: &Toolchain, arch: &Arch, stop: &Stop) -> anyhow::Result<Tools> {
-    let (make, cc, linker, strip) = names(wanted, arch);
+    let Names { make, cc, linker, strip, objdump } = names(wanted, arch);
     let install = || {
         let packages = match wanted {
             Toolchain::Llvm => "clang lld llvm".to_owned(),
@@ -38,20 +40,40 @@ pub async fn find(wanted: &Toolchain, arch: &Arch, stop: &Stop) -> anyhow::Resul
     };
     let compiler = first_line(&cc[0], stop).await.with_context(install)?;
     let linker = first_line(&linker, stop).await.with_context(install)?;
-    Ok(Tools { make, cc, strip, version: format!("{compiler}, {linker}") })
+    Ok(Tools { make, cc, strip, objdump, version: format!("{compiler}, {linker}") })
 }
 
-fn names(wanted: &Toolchain, arch: &Arch) -> (Vec<String>, Vec<String>, String, String) {
+/// What a toolchain's programs are called.
+struct Names {
+    make: Vec<String>,
+    cc: Vec<String>,
+    linker: String,
+    strip: String,
+    objdump: String,
+}
+
+fn names(wanted: &Toolchain, arch: &Arch) -> Names {
     match wanted {
         Toolchain::Gcc { prefix } => {
             let prefix = prefix.as_deref().unwrap_or(&arch.kernel.cross_compile);
             let tool = |name: &str| format!("{prefix}{name}");
-            (vec![format!("CROSS_COMPILE={prefix}")], vec![tool("gcc")], tool("ld"), tool("strip"))
+            Names {
+                make: vec![format!("CROSS_COMPILE={prefix}")],
+                cc: vec![tool("gcc")],
+                linker: tool("ld"),
+                strip: tool("strip"),
+                objdump: tool("objdump"),
+            }
         }
         Toolchain::Llvm => {
             let triple = arch.kernel.cross_compile.trim_end_matches('-');
-            let cc = vec!["clang".to_owned(), format!("--target={triple}")];
-            (vec!["LLVM=1".to_owned()], cc, "ld.lld".to_owned(), "llvm-strip".to_owned())
+            Names {
+                make: vec!["LLVM=1".to_owned()],
+                cc: vec!["clang".to_owned(), format!("--target={triple}")],
+                linker: "ld.lld".to_owned(),
+                strip: "llvm-strip".to_owned(),
+                objdump: "llvm-objdump".to_owned(),
+            }
         }
     }
 }

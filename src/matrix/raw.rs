@@ -448,6 +448,9 @@ pub(super) enum RawLayout {
     List,
     /// A block of text for each cell.
     Lines,
+    /// The largest stack frames of each kernel's functions, and those that
+    /// differ between kernels.
+    Frames,
 }
 
 /// Rows that are computed from others.
@@ -474,11 +477,15 @@ pub(super) struct RawTable {
     pub title: Option<At<String>>,
     /// `"pivot"` (the default) crosses two axes, `"compare"` puts the change to
     /// the first column beside every value, `"list"` has one row a cell,
-    /// `"lines"` a block of text a cell.
+    /// `"lines"` a block of text a cell, `"frames"` one row a function: its
+    /// stack frame in bytes.
     pub layout: Option<At<RawLayout>>,
     /// Pivot and compare: what the fields show. Sizes are `vmlinux.file`, `.stripped`,
     /// `.text`, `.data`, `.bss`, `vmlinux.section.NAME` and `image.file`; a
-    /// benchmark's are `NAME.GROUP`. Example: `metric = "hackbench.time"`.
+    /// benchmark's are `NAME.GROUP`. `frames.max` and `frames.sum` are the
+    /// largest stack frame of a function and all together, `stack.left` is
+    /// what the deepest use of a kernel stack left free (with the fragment
+    /// `stack-usage`). Example: `metric = "hackbench.time"`.
     pub metric: Option<At<String>>,
     /// Pivot and compare: the axis across, as in `columns = "NR_CPUS"`; in a
     /// comparison its first value is the base. List: metrics, `label`, and
@@ -533,4 +540,10 @@ pub(super) struct RawTable {
     pub baseline: Option<At<Map<Scalar>>>,
     /// List: whether the baseline's label gets ` (baseline)` behind it.
     pub mark_baseline: Option<At<bool>>,
+    /// Frames: the axis whose kernels are compared; its first value is what
+    /// the others are compared with. Example: `compare = "OFFSTACK"`.
+    pub compare: Option<At<String>>,
+    /// Frames: how many of each kernel's largest are shown, 10 by default.
+    /// Example: `top = 20`.
+    pub top: Option<At<i64>>,
 }

@@ -1535,3 +1535,53 @@ fn only_says_what_is_possible() {
         "no cell of the matrix has NR_CPUS=256 and OFFSTACK=y: the matrix file excludes the combination"
     );
 }
+
+// Tables of stack frames.
+
+#[test]
+fn frames_are_compared_along_an_axis_or_shown_alone() {
+    let m = load_text(&format!(
+        "{GOOD}[[table]]\nlayout = \"frames\"\ncompare = \"CONFIG_CPUMASK_OFFSTACK\"\ntop = 3\n\
+         [[table]]\nlayout = \"frames\"\nwhere = {{ NR_CPUS = 512 }}\n\
+         [[table]]\nmetric = \"stack.left\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\"\n"
+    ));
+    let layouts: Vec<&Layout> = m.tables.iter().map(|t| &t.layout).collect();
+    assert_eq!(*layouts[0], Layout::Frames { compare: Some("OFFSTACK".into()), top: 3 });
+    assert_eq!(*layouts[1], Layout::Frames { compare: None, top: 10 });
+    assert!(m.shows("frames.") && m.shows("stack.left") && !m.shows("vmlinux."));
+    let sizes = load_text(&format!(
+        "{GOOD}[[table]]\nlayout = \"list\"\ncolumns = [\"vmlinux.file\", \"difference:frames.max\"]\n"
+    ));
+    assert!(sizes.shows("frames.") && !sizes.shows("stack."));
+}
+
+#[test]
+fn faults_of_tables_of_frames() {
+    let case = |lines: &str, place: &str, message: &str, help: &str| {
+        one_more(&format!("[[table]]\nlayout = \"frames\"\n{lines}\n"), place, message, help);
+    };
+    case("compare = \"OFSTACK\"", "\"OFSTACK\"", "`compare`: there is no axis `OFSTACK`", "`OFFSTACK`");
+    case(
+        "compare = \"arch\"",
+        "\"arch\"",
+        "`compare` compares kernels, but axis `arch` has one value",
+        "`NR_CPUS`",
+    );
+    case("top = 0", "0", "`top` cannot be 0", "1 to 1000 is possible");
+    case(
+        "rows = \"OFFSTACK\"",
+        "\"OFFSTACK\"",
+        "`rows` belongs to layout = \"pivot\" or \"compare\"",
+        "remove it",
+    );
+    case(
+        "baseline = { NR_CPUS = 256 }",
+        "{ NR_CPUS = 256 }",
+        "`baseline` belongs to layout = \"list\"",
+        "remove it",
+    );
+    let pivot = "[[table]]\nmetric = \"frames.max\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\"\n";
+    one_more(&format!("{pivot}top = 3\n"), "3", "`top` belongs to layout = \"frames\"", "remove it");
+    let bench = "[[benchmark]]\nname = \"frames\"\ncommand = \"x\"\npattern = '(?<t>.)'\nunit = \"s\"\nbetter = \"lower\"\n";
+    one_more(bench, "\"frames\"", "`name` of a benchmark cannot be `frames`", "`frames`");
+}

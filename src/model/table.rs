@@ -9,6 +9,8 @@ use indexmap::IndexMap;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::FRAMES_MAX;
+
 /// A table as the matrix file describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSpec {
@@ -90,6 +92,43 @@ pub enum Layout {
         /// The block's lines.
         lines: Vec<Template>,
     },
+    /// The largest stack frames of a kernel's functions, then the frames that
+    /// differ between the values of an axis; one block for each combination
+    /// of the other axes.
+    Frames {
+        /// Axis whose values are the columns, the first being what the others
+        /// are compared with; `None` shows each cell by itself.
+        compare: Option<String>,
+        /// So many of each kernel's largest frames.
+        top: usize,
+    },
+}
+
+impl Layout {
+    /// Every metric that the table shows, with repetitions.
+    pub fn metrics(&self) -> Vec<&str> {
+        match self {
+            Layout::Pivot { metric, .. } | Layout::Compare { rows: Rows::Axis { metric, .. }, .. } => {
+                vec![metric]
+            }
+            Layout::Compare { rows: Rows::Metrics(metrics), .. } => {
+                metrics.keys().map(String::as_str).collect()
+            }
+            Layout::List { columns, .. } => {
+                let metrics = columns.iter().flat_map(|column| match column {
+                    ListColumn::Label => &[],
+                    ListColumn::Metric(metric) => std::slice::from_ref(metric),
+                    ListColumn::Difference(metrics) | ListColumn::Ratio(metrics) => metrics.as_slice(),
+                });
+                metrics.map(String::as_str).collect()
+            }
+            Layout::Lines { lines } => {
+                let pieces = lines.iter().flat_map(|line| &line.0);
+                pieces.flat_map(Piece::quantities).map(|quantity| quantity.metric.as_str()).collect()
+            }
+            Layout::Frames { .. } => vec![FRAMES_MAX],
+        }
+    }
 }
 
 /// Rows of a comparison.

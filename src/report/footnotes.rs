@@ -146,7 +146,7 @@ fn failures(used: &[Field]) -> Vec<String> {
 pub(super) fn story(failure: &Failure, all: usize) -> String {
     let stage = match (&failure.benchmark, failure.stage) {
         (Some(name), Stage::Benchmark) => format!("benchmark {name}"),
-        (Some(name), stage) => format!("{stage}, benchmark {name}"),
+        (Some(name), stage) => format!("{stage}, {name}"),
         (None, stage) => stage.to_string(),
     };
     let boot = failure.boot.map_or(String::new(), |n| format!(", boot {n}"));

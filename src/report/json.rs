@@ -32,7 +32,7 @@ fn field(field: &Field) -> Value {
     match field {
         Field::Text(_) => json!({ "text": text }),
         Field::Measured(measured) => json!(measured),
-        Field::Ratio { value, .. } => json!({ "value": value, "text": text }),
+        Field::Ratio { value, .. } | Field::Change { value, .. } => json!({ "value": value, "text": text }),
         Field::Percent { value, .. } => json!({ "value": value, "text": text, "unit": "%" }),
         Field::Failed { what, cell, story } => json!({
             "value": null, "text": text, "failed": what, "cell": cell, "detail": story,

@@ -50,8 +50,14 @@ fn failures<'r>(results: &'r Results, cell: &Cell) -> &'r [Failure] {
     results.failures.get(&cell.id).map_or(&[], Vec::as_slice)
 }
 
+/// Whether there is no kernel because of the failure; what is measured on a
+/// kernel can fail before it boots, too.
+fn of_build(failure: &Failure) -> bool {
+    failure.stage <= Stage::Build && failure.benchmark.is_none()
+}
+
 fn build(results: &Results, run: Run<'_>, cell: &Cell) -> Value {
-    let failed = failures(results, cell).iter().find(|f| f.stage <= Stage::Build);
+    let failed = failures(results, cell).iter().find(|f| of_build(f));
     let sizes = of_cell(results, cell).filter(|s| s.boot.is_none());
     let sizes: serde_json::Map<String, Value> = sizes.map(|s| (s.metric.clone(), json!(s.value))).collect();
     let status = match failed {
@@ -95,8 +101,12 @@ fn tests(results: &Results, run: Run<'_>, cell: &Cell) -> Vec<Value> {
     for sample in of_cell(results, cell).filter(|s| s.boot.is_some()) {
         metrics.entry(&sample.metric).or_default().push(sample);
     }
-    for failure in failures(results, cell).iter().filter(|f| f.stage > Stage::Build) {
-        let path = failure.benchmark.as_ref().map_or("boot".to_owned(), |name| format!("benchmark.{name}"));
+    for failure in failures(results, cell).iter().filter(|f| !of_build(f)) {
+        let path = match (&failure.benchmark, failure.stage) {
+            (None, _) => "boot".to_owned(),
+            (Some(name), Stage::Benchmark) => format!("benchmark.{name}"),
+            (Some(family), _) => family.clone(),
+        };
         let status = if failure.stage == Stage::Boot { "FAIL" } else { "ERROR" };
         let mut test = test(&path, status);
         test["id"] = json!(format!("{}-{}", test["id"].as_str().unwrap_or_default(), tests.len()));

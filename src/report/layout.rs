@@ -1,6 +1,7 @@
 //! From results to tables: which fields there are, and what is in them.
 
 mod compare;
+mod frames;
 mod lines;
 mod list;
 mod pivot;
@@ -12,8 +13,8 @@ use indexmap::IndexSet;
 use super::footnotes::{footnotes, story};
 use super::{Column, Field, Measured, Table};
 use crate::model::{
-    Axis, Cell, CellId, Direction, Failure, Kind, Layout, Piece, Results, Sample, Sign, Stage, Statistic,
-    TableSpec, Template,
+    Axis, Cell, CellId, Direction, Failure, Kind, Layout, Piece, Results, STACK_LEFT, Sample, Sign, Stage,
+    Statistic, TableSpec, Template,
 };
 use crate::stats::{self, Estimate};
 
@@ -52,6 +53,7 @@ impl<'a> View<'a> {
                 vec![self.list(columns, row, baseline, *mark_baseline)]
             }
             Layout::Lines { lines } => self.lines(lines),
+            Layout::Frames { compare, top } => self.frames(compare.as_deref(), *top),
         }
     }
 
@@ -97,7 +99,7 @@ impl<'a> View<'a> {
             let benchmark = benchmarks.find(|b| b.name == benchmark)?;
             benchmark.metrics.get(name).map(|m| m.unit.as_str())
         };
-        let size = || is_size(metric).then_some("bytes");
+        let size = || (is_size(metric) || metric == STACK_LEFT).then_some("bytes");
         let sampled = sampled.map(|s| s.unit.as_str());
         sampled.or_else(defined).or_else(size).unwrap_or("")
     }
@@ -233,7 +235,7 @@ impl<'a> View<'a> {
 
 /// Whether the metric is a size that a build yields, whatever becomes of boots.
 fn is_size(metric: &str) -> bool {
-    metric.starts_with("vmlinux.") || metric.starts_with("image.")
+    ["vmlinux.", "image.", "frames."].iter().any(|family| metric.starts_with(family))
 }
 
 /// Whether a cell's failure leaves the metric without a trustworthy value.

@@ -65,6 +65,13 @@ pub enum Field {
         /// As printed.
         text: String,
     },
+    /// A difference of two values, in their unit.
+    Change {
+        /// Unrounded.
+        value: f64,
+        /// As printed.
+        text: String,
+    },
     /// A change or a spread, in percent.
     Percent {
         /// Unrounded.
@@ -119,7 +126,10 @@ impl Field {
     /// The field as every format prints it.
     pub fn text(&self) -> Cow<'_, str> {
         match self {
-            Field::Text(text) | Field::Ratio { text, .. } | Field::Percent { text, .. } => text.into(),
+            Field::Text(text)
+            | Field::Ratio { text, .. }
+            | Field::Change { text, .. }
+            | Field::Percent { text, .. } => text.into(),
             Field::Measured(measured) => measured.text.as_str().into(),
             Field::Failed { what, .. } => format!("FAILED({what})").into(),
             Field::Missing => "missing".into(),
@@ -132,7 +142,9 @@ impl Field {
     pub fn value(&self) -> Option<f64> {
         match self {
             Field::Measured(measured) => Some(measured.value),
-            Field::Ratio { value, .. } | Field::Percent { value, .. } => Some(*value),
+            Field::Ratio { value, .. } | Field::Change { value, .. } | Field::Percent { value, .. } => {
+                Some(*value)
+            }
             _ => None,
         }
     }

@@ -32,7 +32,7 @@ fn cell(coords: &[(&str, &str)]) -> Cell {
 }
 
 /// Cells are named like `riscv64-64-n`.
-fn results(layout: Layout) -> Results {
+pub(super) fn results(layout: Layout) -> Results {
     let axes = vec![
         axis("arch", &["riscv64", "arm64"], &[]),
         axis("NR_CPUS", &["64", "512"], &[]),
@@ -91,6 +91,7 @@ fn results(layout: Layout) -> Results {
         },
         samples: vec![],
         failures: BTreeMap::new(),
+        frames: BTreeMap::new(),
     }
 }
 

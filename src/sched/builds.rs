@@ -8,12 +8,13 @@ use fs_err as fs;
 
 use super::plan::{self, Plan, PlannedBuild, State};
 use super::run::Runner;
+use super::stacks::size;
 use crate::cache::{Lock, sync_tree, write_whole};
 use crate::event::{Event, Job};
 use crate::kernel::build::{self, Built};
 use crate::kernel::config::Configured;
 use crate::kernel::{KernelBuild, kconfig, reproduce};
-use crate::model::{Cell, CellId, Direction, Failure, Kind, Sample, Stage};
+use crate::model::{Cell, CellId, Failure, Sample, Stage};
 use crate::store::{KernelRecord, Record};
 
 /// A kernel that is configured and waits for being compiled; nobody else may.
@@ -96,7 +97,7 @@ impl Runner<'_> {
             self.cache.remember(&plan::memory_key(self.matrix, &cell.id), &built.info.inputs)?;
             self.record_kernel(cell, &built)?;
         }
-        Ok(())
+        self.stacks(planned, &built, &config).await
     }
 
     /// Records what a kernel yields without being booted, once. A kernel that
@@ -237,15 +238,6 @@ fn sizes(cell: &CellId, built: &Built) -> Vec<Sample> {
     named
         .chain(sections)
         .chain([("image.file".to_owned(), info.image)])
-        .map(|(metric, bytes)| Sample {
-            cell: cell.clone(),
-            metric,
-            value: bytes as f64,
-            unit: "bytes".to_owned(),
-            better: Direction::Lower,
-            kind: Kind::Exact,
-            boot: None,
-            iteration: None,
-        })
+        .map(|(metric, bytes)| size(cell, &metric, bytes))
         .collect()
 }

@@ -1,6 +1,6 @@
 //! From a matrix to records: which kernels are built and booted, and when.
 //!
-//! [`plan`] says what is to be done, [`run`] does it by `builds` and `boots`,
+//! [`plan`] says what is to be done, [`run`] does it by `builds`, `stacks` and `boots`,
 //! [`host`] says on what.
 
 mod boots;
@@ -8,3 +8,4 @@ mod builds;
 pub mod host;
 pub mod plan;
 pub mod run;
+mod stacks;

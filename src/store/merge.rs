@@ -212,7 +212,7 @@ fn union(parts: &[Part]) -> anyhow::Result<Recorded> {
                     ),
                     None => false,
                 },
-                Record::Sample(_) | Record::Kernel(_) => false,
+                Record::Sample(_) | Record::Kernel(_) | Record::Frames(_) => false,
             };
             if !known {
                 all.add(record.clone())

@@ -6,10 +6,10 @@
 //! RUN/resolved.json    what it meant: every cell
 //! RUN/run.json         tool, host and program versions, seed, shard
 //! RUN/kernels.json     what each cell's kernel is made from
-//! RUN/records.jsonl    one line a kernel, boot or failure, appended at once; locked while a run writes it
+//! RUN/records.jsonl    one line a kernel, its frames, a boot or failure, appended at once; locked while a run writes it
 //! RUN/tables.txt, RUN/report.html
 //! RUN/guest/           initramfs of each architecture, hashes of what is in it
-//! RUN/cells/CELL/      config, config.diff, build.json, build.log, boot-N/
+//! RUN/cells/CELL/      config, config.diff, build.json, build.log, frames.json, boot-N/
 //! ```
 //!
 //! A run directory appears whole under its name. After that only evidence is
@@ -35,7 +35,7 @@ use crate::cache::{Inputs, sync, sync_tree, write_whole};
 use crate::model::{CellId, Matrix, Results, Shard};
 
 pub use merge::merge;
-pub use records::{BootRecord, KernelRecord, Record, Recorded};
+pub use records::{BootRecord, FRAMES, FramesRecord, KernelRecord, Record, Recorded};
 
 const TEXT: &str = "matrix.toml";
 const RESOLVED: &str = "resolved.json";
@@ -510,6 +510,32 @@ mod tests {
         let text = String::from_utf8(all).unwrap();
         fs::write(&path, text.replacen('{', "", 1)).unwrap();
         assert!(load(&dir).unwrap_err().to_string().contains("records.jsonl:1:"));
+    }
+
+    #[test]
+    fn frames_are_read_back_and_take_the_place_of_their_failure() {
+        let room = tempfile::tempdir().unwrap();
+        let dir = room.path().join("run");
+        let mut run = create(&dir).unwrap();
+        let failed = |family: &str| Failure {
+            boot: None,
+            benchmark: Some(family.to_owned()),
+            ..failure(Stage::Build, "no frames")
+        };
+        for family in [FRAMES, FRAMES, "stack"] {
+            run.append(&[Record::Failure { cell: cell(), failure: failed(family) }]).unwrap();
+        }
+        assert_eq!(load(&dir).unwrap().failures[&cell()], [failed(FRAMES), failed("stack")], "each once");
+        assert!(!run.recorded().has_frames(&cell()));
+        let bytes = BTreeMap::from([("f".to_owned(), 16)]);
+        let frames = crate::model::Frames { bytes, ..Default::default() };
+        let record = FramesRecord { cell: cell(), samples: vec![sample(16.0)], frames: frames.clone() };
+        run.append(&[kernel("1"), Record::Frames(record)]).unwrap();
+        let results = load(&dir).unwrap();
+        assert_eq!(results.frames[&cell()], frames);
+        assert_eq!(results.failures[&cell()], [failed("stack")]);
+        assert_eq!(values(&dir), [9.0, 16.0]);
+        assert!(run.recorded().has_frames(&cell()));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use fs_err as fs;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{CellId, Failure, Matrix, Results, Sample, Stage};
+use crate::model::{CellId, Failure, Frames, Matrix, Results, Sample, Stage};
 
 /// A line of `records.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,6 +28,8 @@ pub enum Record {
     },
     /// A cell's kernel is there.
     Kernel(KernelRecord),
+    /// Stack frames of a cell's kernel.
+    Frames(FramesRecord),
     /// A boot of a cell is over. A later one replaces it if it failed.
     Boot(BootRecord),
 }
@@ -45,6 +47,17 @@ pub struct KernelRecord {
     pub samples: Vec<Sample>,
 }
 
+/// Stack frames of a cell's kernel, with what tables show of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FramesRecord {
+    /// The cell.
+    pub cell: CellId,
+    /// The largest, and all together.
+    pub samples: Vec<Sample>,
+    /// By function.
+    pub frames: Frames,
+}
+
 /// A boot that is over, with all that came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BootRecord {
@@ -60,12 +73,18 @@ pub struct BootRecord {
     pub failures: Vec<Failure>,
 }
 
+/// First part of the names of metrics that frames yield, and of their failure.
+pub const FRAMES: &str = "frames";
+
 /// What tells which records replace each other.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
     Line(usize),
     Failure(CellId, Stage),
+    /// A failure of some metrics of a kernel alone, by the first part of their names.
+    Family(CellId, String),
     Kernel(CellId),
+    Frames(CellId),
     Boot(CellId, u32),
 }
 
@@ -87,7 +106,11 @@ impl Recorded {
             Record::Failure { cell, failure } if failure.boot.is_none() && failure.benchmark.is_none() => {
                 Key::Failure(cell.clone(), failure.stage)
             }
+            Record::Failure { cell, failure: Failure { boot: None, benchmark: Some(family), .. } } => {
+                Key::Family(cell.clone(), family.clone())
+            }
             Record::Sample(_) | Record::Failure { .. } => Key::Line(self.lines),
+            Record::Frames(frames) => Key::Frames(frames.cell.clone()),
             Record::Kernel(kernel) => Key::Kernel(kernel.cell.clone()),
             Record::Boot(boot) => Key::Boot(boot.cell.clone(), boot.boot),
         };
@@ -103,8 +126,11 @@ impl Recorded {
         let overcome: &[Stage] = match &record {
             Record::Kernel(_) => &[Stage::Source, Stage::Config, Stage::Build],
             Record::Boot(_) => &[Stage::Boot],
-            Record::Sample(_) | Record::Failure { .. } => &[],
+            Record::Sample(_) | Record::Failure { .. } | Record::Frames(_) => &[],
         };
+        if let Record::Frames(frames) = &record {
+            self.records.shift_remove(&Key::Family(frames.cell.clone(), FRAMES.to_owned()));
+        }
         for stage in overcome {
             if let Key::Kernel(cell) | Key::Boot(cell, _) = &key {
                 self.records.shift_remove(&Key::Failure(cell.clone(), *stage));
@@ -126,6 +152,11 @@ impl Recorded {
             Some(Record::Kernel(kernel)) => Some(kernel),
             _ => None,
         }
+    }
+
+    /// Whether the frames of a cell's kernel are there.
+    pub fn has_frames(&self, cell: &CellId) -> bool {
+        self.records.contains_key(&Key::Frames(cell.clone()))
     }
 
     /// A boot of a cell, if it is over.
@@ -171,7 +202,8 @@ impl Recorded {
 
     /// What reports are made of.
     pub fn results(self, matrix: Matrix) -> Results {
-        let mut results = Results { matrix, samples: Vec::new(), failures: BTreeMap::new() };
+        let mut results =
+            Results { matrix, samples: Vec::new(), failures: BTreeMap::new(), frames: BTreeMap::new() };
         for record in self.records.into_values() {
             let (cell, failures) = match record {
                 Record::Sample(sample) => {
@@ -182,6 +214,11 @@ impl Recorded {
                 Record::Kernel(KernelRecord { cell, samples, .. }) => {
                     results.samples.extend(samples);
                     (cell, Vec::new())
+                }
+                Record::Frames(FramesRecord { cell, samples, frames }) => {
+                    results.samples.extend(samples);
+                    results.frames.insert(cell, frames);
+                    continue;
                 }
                 Record::Boot(BootRecord { cell, samples, failures, .. }) => {
                     results.samples.extend(samples);

@@ -16,7 +16,7 @@ use crate::matrix::read::ROOT;
 use crate::model::{Benchmark, GuestNeeds, Metric};
 
 /// First parts of the names of metrics that no benchmark gives; none can have them.
-const OWN_METRICS: [&str; 4] = ["vmlinux", "image", "boot", "stack"];
+const OWN_METRICS: [&str; 5] = ["vmlinux", "image", "boot", "frames", "stack"];
 
 /// The benchmarks that could be read.
 #[derive(Default)]
@@ -77,7 +77,7 @@ fn name(raw: &RawBenchmark, span: &Range<usize>, check: &mut Check) -> Option<At
         check.fault(
             &name.span,
             message,
-            "letters, digits, `_` and `-`, not `vmlinux`, `image`, `boot` or `stack`: name = \"mybench\"",
+            "letters, digits, `_` and `-`, not `vmlinux`, `image`, `boot`, `frames` or `stack`: name = \"mybench\"",
         );
         return None;
     }

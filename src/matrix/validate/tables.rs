@@ -1,5 +1,6 @@
 //! `[[table]]`: what is printed at the end.
 
+mod frames;
 mod grid;
 mod list;
 
@@ -11,10 +12,19 @@ use super::axes::Axes;
 use super::benchmarks::Benchmarks;
 use crate::matrix::hint::suggest;
 use crate::matrix::raw::{At, RawLayout, RawTable};
-use crate::model::{Cell, Layout, Piece, Statistic, TableSpec, Template};
+use crate::model::{Cell, FRAMES_MAX, FRAMES_SUM, Layout, Piece, STACK_LEFT, Statistic, TableSpec, Template};
 
-const SIZES: [&str; 6] =
-    ["vmlinux.file", "vmlinux.stripped", "vmlinux.text", "vmlinux.data", "vmlinux.bss", "image.file"];
+const SIZES: [&str; 9] = [
+    "vmlinux.file",
+    "vmlinux.stripped",
+    "vmlinux.text",
+    "vmlinux.data",
+    "vmlinux.bss",
+    "image.file",
+    FRAMES_MAX,
+    FRAMES_SUM,
+    STACK_LEFT,
+];
 /// Stages of a boot.
 const STAGES: [&str; 5] = ["boot.kernel", "boot.init", "boot.online", "boot.result", "boot.uptime"];
 /// Size of a section: its name follows.
@@ -63,6 +73,7 @@ fn table(At { value: raw, span }: At<RawTable>, scope: &Scope, check: &mut Check
         RawLayout::Compare => grid::compare(&raw, &span, scope, check),
         RawLayout::List => list::list(&raw, &span, &cells, scope, check),
         RawLayout::Lines => lines(&raw, &span, scope, check),
+        RawLayout::Frames => frames::frames(&raw, scope, check),
     };
     if !check.gone.has(&span, "layout") {
         foreign(&raw, kind, check);
@@ -126,7 +137,7 @@ fn metric(name: &str, span: &Range<usize>, scope: &Scope, check: &mut Check) {
 
 /// Notes keys that other layouts have.
 fn foreign(raw: &RawTable, kind: RawLayout, check: &mut Check) {
-    use RawLayout::{Compare, Lines, List, Pivot};
+    use RawLayout::{Compare, Frames, Lines, List, Pivot};
     let mut only = |layouts: &[RawLayout], key: &str, span: Option<Range<usize>>| {
         if let Some(span) = span.filter(|_| !layouts.contains(&kind)) {
             let names: Vec<String> = layouts.iter().map(|l| format!("{l:?}").to_lowercase()).collect();
@@ -140,11 +151,18 @@ fn foreign(raw: &RawTable, kind: RawLayout, check: &mut Check) {
     only(&[Compare], "row_labels", place(&raw.row_labels));
     only(&[Pivot, Compare], "derived", place(&raw.derived));
     only(&[Pivot, Compare, List], "sign", place(&raw.sign));
-    only(&[Pivot, Compare, Lines], "block", place(&raw.block));
+    only(&[Pivot, Compare, Lines, Frames], "block", place(&raw.block));
     only(&[List, Compare], "row", place(&raw.row));
     only(&[List], "baseline", place(&raw.baseline));
     only(&[List], "mark_baseline", place(&raw.mark_baseline));
     only(&[Lines], "lines", place(&raw.lines));
+    only(&[Frames], "compare", place(&raw.compare));
+    only(&[Frames], "top", place(&raw.top));
+    let numbers = [Pivot, Compare, List, Lines];
+    only(&numbers, "statistic", place(&raw.statistic));
+    only(&numbers, "decimals", place(&raw.decimals));
+    only(&numbers, "percent_decimals", place(&raw.percent_decimals));
+    only(&numbers, "significant", place(&raw.significant));
 }
 
 fn place<T>(at: &Option<At<T>>) -> Option<Range<usize>> {

@@ -16,6 +16,7 @@ pub(super) fn axes(layout: &Layout) -> Vec<&str> {
         Layout::Pivot { columns, rows, .. } => vec![columns, rows],
         Layout::Compare { columns, rows: Rows::Axis { axis, .. }, .. } => vec![columns, axis],
         Layout::Compare { columns, .. } => vec![columns],
+        Layout::Frames { compare, .. } => compare.iter().map(String::as_str).collect(),
         Layout::List { .. } | Layout::Lines { .. } => Vec::new(),
     }
 }
