@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use regex::bytes::RegexSet;
+use regex::bytes::{Regex, RegexSet};
 
 /// Something a kernel says when it is in trouble.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +66,19 @@ pub fn phase(line: &[u8]) -> Option<Phase> {
     } else {
         None
     }
+}
+
+/// Bytes of stack that the deepest use so far left free, which a kernel with
+/// `DEBUG_STACK_USAGE` says when a task with a new record exits
+/// (`check_stack_usage` in kernel/exit.c).
+pub fn stack_left(line: &[u8]) -> Option<u64> {
+    static SAID: OnceLock<Regex> = OnceLock::new();
+    #[allow(clippy::expect_used)] // a constant
+    let said = SAID.get_or_init(|| {
+        Regex::new(r" \([0-9]+\) used greatest stack depth: ([0-9]{1,9}) bytes left\s*$")
+            .expect("constant pattern")
+    });
+    std::str::from_utf8(&said.captures(line)?[1]).ok()?.parse().ok()
 }
 
 /// Text of untrusted bytes with everything a terminal might obey replaced.
@@ -141,6 +154,23 @@ mod tests {
         assert_eq!(phase(b"OpenSBI v1.1"), Some(Phase::Firmware));
         assert_eq!(phase(b"[    0.000000] Linux version 6.12"), Some(Phase::Kernel));
         assert_eq!(phase(b"x"), None);
+    }
+
+    #[test]
+    fn stack_use_is_read_from_the_kernels_own_words() {
+        let line = "[    2.731946] hackbench (93) used greatest stack depth: 13248 bytes left";
+        assert_eq!(stack_left(line.as_bytes()), Some(13248));
+        let caller = "[    0.4][   T29] kworker/u2:1 (29) used greatest stack depth: 0 bytes left\r";
+        assert_eq!(stack_left(caller.as_bytes()), Some(0));
+        for other in [
+            "[    2.7] hackbench (93) used greatest stack depth: -5 bytes left",
+            "[    2.7] hackbench (93) used greatest stack depth: 99999999999 bytes left",
+            "[    2.7] hackbench (93) used greatest stack depth: 13248 bytes",
+            "used greatest stack depth: 13248 bytes left",
+            "",
+        ] {
+            assert_eq!(stack_left(other.as_bytes()), None, "{other}");
+        }
     }
 
     #[test]

@@ -190,6 +190,9 @@ impl<'a, S: FnMut(String)> Listener<'a, S> {
             }
             (self.step)(format!("{phase:?}").to_lowercase());
         }
+        if let Some(left) = console::stack_left(line) {
+            self.report.stack_left = Some(self.report.stack_left.map_or(left, |least| least.min(left)));
+        }
         if self.report.trouble.is_none() {
             self.report.trouble = console::trouble(line);
         }

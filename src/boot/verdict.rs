@@ -10,7 +10,7 @@ use super::protocol::{self, RunEnd};
 use super::topology;
 use crate::bench;
 use crate::kernel::elf;
-use crate::model::{Benchmark, CellId, Direction, Failure, Kind, Level, Sample, Shape, Stage};
+use crate::model::{Benchmark, CellId, Direction, Failure, Kind, Level, STACK_LEFT, Sample, Shape, Stage};
 use crate::process::Ended;
 
 /// What the guest must show to be the one that was asked for.
@@ -94,6 +94,8 @@ pub struct Report {
     pub runs: Vec<Run>,
     /// When each stage of [`STAGES`] was reached, from QEMU's start.
     pub stages: BTreeMap<&'static str, Duration>,
+    /// Bytes that the deepest use of a kernel stack left free, if the kernel said so.
+    pub stack_left: Option<u64>,
 }
 
 /// Stages of a boot, in their order; each is a metric `boot.STAGE` in seconds
@@ -200,7 +202,7 @@ pub fn samples(
     kind: Kind,
     benchmarks: &[Benchmark],
 ) -> (Vec<Sample>, Vec<Failure>) {
-    let mut samples = Vec::new();
+    let mut samples: Vec<Sample> = stack_left(report, cell, boot).into_iter().collect();
     let mut failures = Vec::new();
     for (index, benchmark) in benchmarks.iter().enumerate() {
         for run in report.runs.iter().filter(|r| r.bench == index) {
@@ -240,6 +242,21 @@ fn fragments(benchmark: &Benchmark) -> String {
         return String::new();
     }
     format!("; its kernel needs what [kernel] fragments = [{}] sets", names.join(", "))
+}
+
+/// The kernel's record of its stacks' use, which is a count under any clock.
+/// It repeats as far as interrupts come at the same places.
+fn stack_left(report: &Report, cell: &CellId, boot: u32) -> Option<Sample> {
+    Some(Sample {
+        cell: cell.clone(),
+        metric: STACK_LEFT.to_owned(),
+        value: report.stack_left? as f64,
+        unit: "bytes".to_owned(),
+        better: Direction::Higher,
+        kind: Kind::Exact,
+        boot: Some(boot),
+        iteration: None,
+    })
 }
 
 fn values(run: &Run, benchmark: &Benchmark) -> Result<Vec<(String, f64)>, (String, String)> {
@@ -348,6 +365,16 @@ mod tests {
         assert_eq!(samples.len(), 1);
         assert_eq!((samples[0].value, samples[0].boot, samples[0].metric.as_str()), (1.5, Some(2), "b.time"));
         assert_eq!(samples[0].kind, Kind::EmulatedWallClock);
+    }
+
+    #[test]
+    fn stack_left_is_a_sample_of_its_boot_where_the_kernel_told_it() {
+        let report = Report { stack_left: Some(13248), ..good() };
+        let (samples, _) = samples(&report, &CellId("c".into()), 2, Kind::EmulatedWallClock, &[benchmark()]);
+        let [left, time] = samples.as_slice() else { panic!("{samples:?}") };
+        assert_eq!((left.metric.as_str(), left.value, left.boot), ("stack.left", 13248.0, Some(2)));
+        assert_eq!((left.kind, left.better, left.iteration), (Kind::Exact, Direction::Higher, None));
+        assert_eq!((time.metric.as_str(), time.kind), ("b.time", Kind::EmulatedWallClock));
     }
 
     #[test]

@@ -297,6 +297,7 @@ fn keep_boot_evidence(
         "machine": machine,
         "guest": report.facts.of_guest,
         "qemu": report.ended.map(|e| e.to_string()),
+        "stack_left": report.stack_left,
         "fault": fault.map(|(what, detail)| format!("{what}: {detail}")),
         "runs": runs,
     });
