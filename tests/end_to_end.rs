@@ -810,3 +810,117 @@ fn lists_schema_completions_and_manual_are_there() {
     print(&["man", "pages"]);
     contains(&lab.read("pages/matrix-run.1"), &["dry\\-run"]);
 }
+
+// --- stacks ---
+
+/// The square with its tables replaced by those about stacks.
+fn stacks(config: &str) -> String {
+    let (head, _) = SQUARE.split_once("[[table]]").unwrap();
+    let head = head.replace("[boot]", &format!("config = {{ {config} }}\n[boot]"));
+    format!(
+        r#"{head}
+[labels.OFFSTACK]
+n = "onstack"
+y = "offstack"
+[[table]]
+title = "stack frames (bytes)"
+layout = "frames"
+compare = "OFFSTACK"
+top = 2
+where = {{ NR_CPUS = 4096 }}
+[[table]]
+title = "largest frame"
+metric = "frames.max"
+columns = "NR_CPUS"
+rows = "OFFSTACK"
+[[table]]
+title = "stack left"
+metric = "stack.left"
+columns = "NR_CPUS"
+rows = "OFFSTACK"
+"#
+    )
+}
+
+const STACKS: &str = "\
+stack frames (bytes)
+
+function           onstack  offstack
+turn.isra.0            576    absent
+dance                  544        32
+steady (dynamic)        96        96
+turn.constprop.0    absent        64
+sum of all frames     1216       240
+
+exact: counted, not timed
+absent: this kernel has no such function
+(dynamic): it takes more, by an amount that only run time tells
+
+stack frames (bytes): what differs
+
+function                        onstack  offstack  change
+dance                               544        32    -512
+turn.isra.0 / turn.constprop.0      576        64    -512
+
+exact: counted, not timed
+in offstack, not in onstack: 1 function: alloc_mask (48)
+
+largest frame
+
+NR_CPUS   512  4096
+onstack   128   576
+offstack   96    96
+
+exact: counted, not timed
+
+stack left
+
+NR_CPUS     512   4096
+onstack   12936  12488
+offstack  12936  12488
+
+exact: counted, not timed
+";
+
+#[test]
+fn stacks_are_measured_statically_and_at_run_time() {
+    let lab = Lab::new(&stacks("DEBUG_STACK_USAGE = \"y\""));
+    let done = lab.run().code(0);
+    assert_eq!(done.stdout, STACKS);
+    assert_eq!(lab.count("objdump"), 4);
+    let frames = lab.json("run/cells/riscv64-NR_CPUS=512-OFFSTACK=n/frames.json");
+    assert_eq!(frames["frames"]["bytes"]["dance"], 96);
+    assert_eq!(lab.boot("riscv64-NR_CPUS=512-OFFSTACK=n")["stack_left"], 12936);
+    assert_eq!(lab.matrix(&["report", "run"]).code(0).stdout, STACKS);
+
+    // Frames are kept with the kernels.
+    lab.matrix(&["run", "lab.toml", "--output", "again"]).code(0);
+    assert_eq!(lab.count("objdump"), 4);
+}
+
+#[test]
+fn stacks_that_cannot_be_measured_fail_their_own_tables_alone() {
+    let mut text = stacks("STAND_IN_OBJDUMP = \"fail\"");
+    text.push_str("[[table]]\ntitle = \"size\"\nmetric = \"vmlinux.file\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\"\n");
+    let lab = Lab::new(&text);
+    let out = lab.run().code(1).stdout;
+    assert_eq!(
+        rows(&out, "largest frame"),
+        ["onstack FAILED(no frames) FAILED(no frames)", "offstack FAILED(no frames) FAILED(no frames)"]
+    );
+    assert_eq!(rows(&out, "stack left")[0], "onstack FAILED(not reported) FAILED(not reported)");
+    assert_eq!(rows(&out, "size"), ["onstack 105120 140960", "offstack 105608 137864"]);
+    contains(
+        &out.split_whitespace().collect::<Vec<_>>().join(" "),
+        &[
+            "sum of all frames FAILED(no frames) FAILED(no frames)",
+            "failed at config, stack: CONFIG_DEBUG_STACK_USAGE is not set: add \"stack-usage\" to [kernel] fragments",
+            "failed at build, frames: `riscv64-linux-gnu-objdump",
+            "exit code 1 objdump:",
+        ],
+    );
+    // Without a table that asks nobody looks.
+    let lab = Lab::new(SQUARE);
+    lab.run().code(0);
+    assert_eq!(lab.count("objdump"), 0);
+}
