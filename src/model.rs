@@ -232,6 +232,12 @@ impl Matrix {
         self.benchmarks.iter().map(filled).collect()
     }
 
+    /// Whether a clock of the host's measures the benchmarks of any cell.
+    pub fn is_timed(&self) -> bool {
+        let timed = |cell| self.boot_of(cell).accel != Accel::Icount;
+        !self.benchmarks.is_empty() && self.cells.iter().any(timed)
+    }
+
     /// What a cell's kernel is built from: the source, and patches in order.
     pub fn source_of(&self, cell: &Cell) -> (Source, Vec<PathBuf>) {
         let (mut source, mut patches) = (self.source.clone(), self.kernel.patches.clone());
@@ -727,4 +733,31 @@ pub struct Results {
     pub failures: BTreeMap<CellId, Vec<Failure>>,
     /// Stack frames of the cells' kernels, where a table asks for them.
     pub frames: BTreeMap<CellId, Frames>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_the_host_are_told_from_results() {
+        let is_of_host = |stage, what: &str, detail: &str| Failure::new(stage, what, detail).is_of_host();
+        for (stage, what) in
+            [(Stage::Source, "no source"), (Stage::Boot, "no guest"), (Stage::Boot, "not started")]
+        {
+            assert!(is_of_host(stage, what, ""), "{what}");
+        }
+        for (stage, what) in [
+            (Stage::Source, "patch"),
+            (Stage::Config, "config"),
+            (Stage::Build, "compile error"),
+            (Stage::Boot, "panic"),
+            // The guest said so: its program does not run there.
+            (Stage::Benchmark, "not started"),
+        ] {
+            assert!(!is_of_host(stage, what, ""), "{what}");
+        }
+        let full = Failure::new(Stage::Build, "compile error", "a.o: No space left on device");
+        assert_eq!((full.what.as_str(), full.is_of_host()), ("disk full", true));
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::bail;
+
 use super::{Ending, load, print};
 use crate::arch;
 use crate::boot::guest::initramfs_name;
@@ -19,6 +21,9 @@ pub async fn plan(args: &cli::Plan, cache: Option<PathBuf>, stop: &Stop) -> anyh
     if args.format == PlanFormat::GithubMatrix {
         print(&format!("{}\n", github_matrix(&matrix, args.shards)?))?;
         return Ok(Ending::Good);
+    }
+    if args.shards.is_some() {
+        bail!("--shards is for --format github-matrix");
     }
     let jobs = args.commands.then(|| std::thread::available_parallelism().map_or(1, Into::into));
     show(&matrix, &Cache::open(cache)?, jobs, stop).await

@@ -8,7 +8,7 @@ use fs_err as fs;
 use super::{Ending, load, plan, print, shown, stop_on_signals};
 use crate::cache::{Cache, write_whole};
 use crate::cli::{Form, Run, Talk};
-use crate::model::{Accel, Cell, Matrix, Results};
+use crate::model::{Cell, Matrix, Results};
 use crate::process::Stop;
 use crate::report::{self, Field};
 use crate::sched::host;
@@ -67,8 +67,7 @@ async fn resume(args: &Run, run: &Path, cache: &Cache, talk: Talk, stop: &Stop) 
         return plan::show(&part, cache, Some(jobs(args)), stop).await;
     }
     let targets = if part.cells.is_empty() { Default::default() } else { targets(&part, stop).await? };
-    let timed = part.cells.iter().any(|c| part.boot_of(c).accel != Accel::Icount);
-    host::resume(&mut info, &targets, timed)?;
+    host::resume(&mut info, &targets, part.is_timed())?;
     let task = Task { args, cache, talk, stop, part: &part, info: &info };
     task.perform(targets, || {
         dir.write_info(&info)?;

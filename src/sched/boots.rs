@@ -25,7 +25,7 @@ use crate::store::{BootRecord, Record};
 pub(super) struct Guest {
     files: GuestFiles,
     firmware: Option<PathBuf>,
-    /// Hashes of its files.
+    /// Hashes of its files, and whether KVM can execute it.
     hashes: Inputs,
     host: Host,
 }
@@ -94,6 +94,9 @@ impl Runner<'_> {
             firmware = compiled::firmware(arch, tools, cache, stop).await?;
         }
         let mut hashes = Inputs::default();
+        if may_use_kvm {
+            hashes.add("kvm", if host.kvm == Kvm::Works { "works" } else { "does not work" });
+        }
         let mut hash = |name: &str, content: &[u8]| hashes.add(name, &*blake3::hash(content).to_hex());
         files.files.iter().for_each(|(name, content)| hash(name, content));
         if let Some(firmware) = &mut firmware {

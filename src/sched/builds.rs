@@ -115,19 +115,21 @@ impl Runner<'_> {
             (recorded.kernel(&cell.id).cloned(), recorded.has_failed(&cell.id))
         };
         match recorded {
-            Some(before) if before != record => {
+            None => self.record(&[Record::Kernel(record)]),
+            Some(before) if (&before.kernel, &before.build_id) != (&record.kernel, &record.build_id) => {
                 self.state.borrow_mut().kernels.remove(&cell.id);
-                let id = |record: &KernelRecord| record.build_id.clone().unwrap_or_default();
+                let id = |record: KernelRecord| record.build_id.unwrap_or_default();
                 let detail = format!(
                     "built again from the same inputs it is not the kernel that was measured: build ID {}, not {}",
-                    id(&record),
-                    id(&before)
+                    id(record),
+                    id(before)
                 );
                 let failure = Failure::new(Stage::Build, "another kernel", detail);
                 self.fail(Job::Build(cell.id.clone()), std::slice::from_ref(cell), failure)
             }
-            Some(_) if !failed => Ok(()),
-            _ => self.record(&[Record::Kernel(record)]),
+            // Says that the failure is over.
+            Some(before) if failed => self.record(&[Record::Kernel(before)]),
+            Some(_) => Ok(()),
         }
     }
 

@@ -27,34 +27,16 @@ pub fn describe(targets: &BTreeMap<String, Target>, seed: u64, shard: Option<Sha
 /// Notes in a run's description that it is gone on with now.
 ///
 /// # Errors
-/// Programs, or a host whose time is measured, are not those that it began with.
+/// What is measured now could not be compared with what was.
 pub fn resume(info: &mut RunInfo, targets: &BTreeMap<String, Target>, timed: bool) -> anyhow::Result<()> {
-    let mut changes = changes(&info.tools, &tools(targets));
-    if timed {
-        let of_speed = |host: &BTreeMap<String, String>| {
-            let mut host = host.clone();
-            host.retain(|name, _| ["cores", "processor"].contains(&name.as_str()));
-            host
-        };
-        changes.extend(self::changes(&of_speed(&info.host), &of_speed(&host())));
-    }
-    let version = env!("CARGO_PKG_VERSION");
-    if info.matrix_version != version {
-        changes.push(format!("matrix: {} -> {version}", info.matrix_version));
-    }
+    let now = describe(targets, 0, None);
+    let changes = info.differences(&now, timed);
     if !changes.is_empty() {
         bail!("what is left cannot be compared with what this run measured: {}", changes.join("; "));
     }
-    info.tools.extend(tools(targets));
-    info.resumed.push(jiff::Timestamp::now());
+    info.tools.extend(now.tools);
+    info.resumed.push(now.began);
     Ok(())
-}
-
-/// What is another now, of that which was there before too.
-fn changes(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
-    let pairs = now.iter().filter_map(|(name, now)| Some((name, before.get(name)?, now)));
-    let changed = pairs.filter(|(_, before, now)| before != now);
-    changed.map(|(name, before, now)| format!("{name}: {before} -> {now}")).collect()
 }
 
 /// Versions of the programs of all architectures.

@@ -12,7 +12,7 @@ use super::{
     load_matrix, publish, read_json, read_kernels, records, text, write_json,
 };
 use crate::cache::{Inputs, write_whole};
-use crate::model::{Accel, CellId, Kind, Matrix};
+use crate::model::{CellId, Kind, Matrix};
 
 /// A run to be merged.
 struct Part {
@@ -53,11 +53,10 @@ pub fn merge(runs: &[PathBuf], output: Option<&Path>, command: Vec<String>) -> a
     let Some((first, others)) = parts.split_first() else { bail!("no runs to merge") };
     for other in others {
         of_one_matrix(first, other)?;
-        with_the_same_programs(first, other)?;
+        of_one_machine(first, other)?;
     }
     let kernels = kernels(&parts)?;
     let guests = guests(&parts)?;
-    of_one_kind(&parts)?;
     let records = union(&parts)?;
 
     let info = merged_info(&parts, command);
@@ -87,23 +86,22 @@ fn of_one_matrix(one: &Part, other: &Part) -> anyhow::Result<()> {
         "their matrix files differ"
     } else if cells(&one.matrix) != cells(&other.matrix) {
         "they were run with different --only"
-    } else if one.info.matrix_version != other.info.matrix_version {
-        "different versions of matrix ran them"
     } else {
         return Ok(());
     };
     bail!("{} and {} are not parts of one run: {what}", one.shown(), other.shown());
 }
 
-fn with_the_same_programs(one: &Part, other: &Part) -> anyhow::Result<()> {
-    for (name, version) in &one.info.tools {
-        if let Some(differing) = other.info.tools.get(name).filter(|v| *v != version) {
-            bail!(
-                "{} and {} cannot be compared: {name} is {version} in one and {differing} in the other",
-                one.shown(),
-                other.shown()
-            );
-        }
+fn of_one_machine(one: &Part, other: &Part) -> anyhow::Result<()> {
+    let changes = one.info.differences(&other.info, one.matrix.is_timed());
+    if !changes.is_empty() {
+        bail!(
+            "what {} and {} measured cannot be compared: {} (counted instructions do not depend on the \
+             processor: timing = \"instructions\")",
+            one.shown(),
+            other.shown(),
+            changes.join("; ")
+        );
     }
     Ok(())
 }
@@ -148,49 +146,21 @@ fn first_matrix(parts: &[Part]) -> Option<&Matrix> {
     parts.first().map(|p| &p.matrix)
 }
 
-/// The files in the guests of each architecture.
+/// What the guests of each architecture are.
 fn guests(parts: &[Part]) -> anyhow::Result<BTreeMap<String, Inputs>> {
     let mut all: BTreeMap<String, (&Part, Inputs)> = BTreeMap::new();
     for part in parts {
         for cell in &part.matrix.cells {
             let Some(files) = read_json::<Inputs>(&guest_json(&part.dir, &cell.arch))? else { continue };
             let (before, expected) = all.entry(cell.arch.clone()).or_insert((part, files.clone()));
-            if let Some(changes) = differing(expected, &files) {
+            let changes = differing(expected, &files).join("; ");
+            if !changes.is_empty() {
                 bail!("the guests of {} and {} differ: {changes}", before.shown(), part.shown());
             }
             expected.0.extend(files.0);
         }
     }
     Ok(all.into_iter().map(|(arch, (_, files))| (arch, files)).collect())
-}
-
-/// Values that tables compare came about in the same way, where the matrix
-/// does not say otherwise: not by KVM here and by emulation there.
-fn of_one_kind(parts: &[Part]) -> anyhow::Result<()> {
-    let mut kinds: BTreeMap<(&str, String, &str), (&Part, Kind)> = BTreeMap::new();
-    for part in parts {
-        let accel = |accel: Accel| format!("{accel:?}");
-        for boot in boots(part) {
-            let Some(cell) = part.matrix.cells.iter().find(|c| c.id == boot.cell) else { continue };
-            let how = accel(part.matrix.boot_of(cell).accel);
-            for sample in &boot.samples {
-                let key = (cell.arch.as_str(), how.clone(), sample.metric.as_str());
-                let (before, kind) = *kinds.entry(key).or_insert((part, sample.kind));
-                if kind != sample.kind {
-                    let (one, other) = (kind.label(), sample.kind.label());
-                    bail!("{} is {one} in {} and {other} in {}", sample.metric, before.shown(), part.shown());
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn boots(part: &Part) -> impl Iterator<Item = &BootRecord> {
-    part.recorded.iter().filter_map(|record| match record {
-        Record::Boot(boot) => Some(boot),
-        _ => None,
-    })
 }
 
 // --- what is joined ---

@@ -70,6 +70,23 @@ pub struct RunInfo {
     pub parts: Vec<RunInfo>,
 }
 
+impl RunInfo {
+    /// What makes measurements of another run unfit for a table with these:
+    /// other versions of what both used, and where time is measured, another
+    /// processor. `qemu: 10.0 -> 10.1`
+    pub fn differences(&self, other: &RunInfo, timed: bool) -> Vec<String> {
+        let of = |info: &RunInfo| {
+            let mut versions = info.tools.clone();
+            versions.insert("matrix".to_owned(), info.matrix_version.clone());
+            let of_speed = |name: &&String| timed && ["cores", "processor"].contains(&name.as_str());
+            let host = info.host.iter().filter(|(name, _)| of_speed(name));
+            versions.extend(host.map(|(name, value)| (name.clone(), value.clone())));
+            Inputs(versions)
+        };
+        differing(&of(self), &of(other))
+    }
+}
+
 /// What the kernel of some cells is made from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KernelInputs {
@@ -206,16 +223,18 @@ impl RunDir {
         if pinned != known { write_json(&self.dir.join(KERNELS), &pinned) } else { Ok(()) }
     }
 
-    /// The same for the files in an architecture's guests, by hash.
+    /// The same for what an architecture's guests are: their files, by hash,
+    /// and what executes them.
     ///
     /// # Errors
     /// One is not what it was when the run began, or the file system refuses.
     pub fn pin_guest(&self, arch: &str, files: &Inputs) -> anyhow::Result<()> {
         let path = guest_json(&self.dir, arch);
         let mut pinned = read_json::<Inputs>(&path)?.unwrap_or_default();
-        if let Some(changes) = differing(&pinned, files) {
+        let changes = differing(&pinned, files).join("; ");
+        if !changes.is_empty() {
             bail!(
-                "the guest of {arch} would have other programs than those the run began with ({changes}); \
+                "the guests of {arch} would not be those that the run began with ({changes}); \
                  put back what changed, or begin another run"
             );
         }
@@ -226,13 +245,13 @@ impl RunDir {
 }
 
 /// What differs of that which both have.
-fn differing(before: &Inputs, now: &Inputs) -> Option<String> {
-    let mut now = now.clone();
-    now.0.retain(|name, _| before.0.contains_key(name));
-    let mut before = before.clone();
-    before.0.retain(|name, _| now.0.contains_key(name));
-    let changes = now.changes_since(&before);
-    (!changes.is_empty()).then(|| changes.join("; "))
+fn differing(before: &Inputs, now: &Inputs) -> Vec<String> {
+    let common = |one: &Inputs, other: &Inputs| {
+        let mut one = one.clone();
+        one.0.retain(|name, _| other.0.contains_key(name));
+        one
+    };
+    common(now, before).changes_since(&common(before, now))
 }
 
 /// Where runs go unless told otherwise, below the current folder.
@@ -601,7 +620,7 @@ mod tests {
         run.pin_guest("x", &inputs("1")).unwrap();
         run.pin_guest("x", &Inputs([("other".to_owned(), "1".to_owned())].into())).unwrap();
         let refused = run.pin_guest("x", &inputs("2")).unwrap_err().to_string();
-        assert!(refused.contains("the guest of x") && refused.contains("(source: 1 -> 2)"), "{refused}");
+        assert!(refused.contains("the guests of x") && refused.contains("(source: 1 -> 2)"), "{refused}");
     }
 
     #[test]
