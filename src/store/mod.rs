@@ -547,7 +547,7 @@ mod tests {
         assert_eq!(load(&dir).unwrap().failures[&cell()], [failed(FRAMES), failed("stack")], "each once");
         assert!(!run.recorded().has_frames(&cell()));
         let bytes = BTreeMap::from([("f".to_owned(), 16)]);
-        let frames = crate::model::Frames { bytes, ..Default::default() };
+        let frames = Frames { bytes, ..Default::default() };
         let record = FramesRecord { cell: cell(), samples: vec![sample(16.0)], frames: frames.clone() };
         run.append(&[kernel("1"), Record::Frames(record)]).unwrap();
         let results = load(&dir).unwrap();
