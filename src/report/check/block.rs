@@ -9,6 +9,10 @@ const MOST_TITLES: usize = 6;
 /// Items of a line that can be part of a table: no longer line is read by people.
 const MOST_ITEMS: usize = 256;
 
+/// Lines of a block: no longer table is read by people. What is behind them
+/// is looked at as if it stood alone.
+const MOST_LINES: usize = 50_000;
+
 /// Rows without a blank line between them.
 #[derive(Debug, Default)]
 pub(super) struct Block<'t> {
@@ -246,7 +250,7 @@ pub(super) fn for_each_block<'t>(text: &'t str, mut each: impl FnMut(Block<'t>))
         }
         let line = Line::of(number, text);
         let is_row = Row::of(&line).is_some();
-        if line.items.is_empty() || rows && !is_row {
+        if line.items.is_empty() || rows && !is_row || lines.len() == MOST_LINES {
             let block = std::mem::take(&mut lines);
             if rows {
                 each(Block::of(block));
