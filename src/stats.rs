@@ -1,8 +1,20 @@
-//! Numbers that stand for several samples, and how numbers are printed.
+//! Numbers that stand for several samples, what can be inferred from them, and
+//! how numbers are printed.
+
+mod hypothesis;
+mod interval;
+mod outliers;
 
 use serde::Serialize;
 
 use crate::model::{Direction, Statistic};
+pub use hypothesis::{Outcome, Untested, holm, mann_whitney, paired_t, welch};
+pub use interval::{mean_interval, median_interval};
+pub use outliers::outliers;
+
+/// Chance of an error that is accepted: intervals hold with 95 %, and a
+/// difference counts as significant below 5 %.
+pub const ALPHA: f64 = 0.05;
 
 /// What a set of samples says, in the samples' unit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
