@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::compare::Unpaired;
 use crate::matrix::Only;
 use crate::model::Shard;
+use crate::report::Format;
 use crate::store::DEFAULT_ROOM;
 
 const EXAMPLES: &str = "\
@@ -17,10 +19,12 @@ Examples:
   matrix run m.toml --shard 1/4               a quarter of the kernels; then matrix merge
   matrix report latest --format markdown      the last run's tables again
   matrix report --check mail.txt              are the percentages in it right?
+  matrix compare runs/before runs/after        what changed, and is it more than chance?
   matrix doctor                               what is missing on this machine
 
 Exit codes: 0 every cell is good, 1 a cell failed, 2 wrong input or a missing
-program, 130 interrupted (what was measured until then is on disk).";
+program, 3 a comparison found a regression, 130 interrupted (what was measured
+until then is on disk).";
 
 /// Build, boot and measure a matrix of Linux kernel configurations.
 ///
@@ -41,6 +45,10 @@ pub struct Cli {
     /// [default: the user's cache folder]
     #[arg(long, global = true, value_name = "DIR", env = "MATRIX_CACHE")]
     pub cache: Option<PathBuf>,
+    /// File with the history of runs
+    /// [default: matrix/history.sqlite in the user's data folder]
+    #[arg(long, global = true, value_name = "FILE", env = "MATRIX_STORE")]
+    pub store: Option<PathBuf>,
 }
 
 /// How much to say.
@@ -65,6 +73,20 @@ pub enum Command {
     Merge(Merge),
     /// Print the tables of a run
     Report(Report),
+    /// Say what changed between two runs, and whether it is more than chance
+    Compare(Compare),
+    /// List the runs of the history, or what they measured over time
+    History(History),
+    /// Write the whole history to a file, one JSON object a line
+    Export {
+        /// File to write, or `-` for standard output
+        file: PathBuf,
+    },
+    /// Add the runs of an exported history
+    Import {
+        /// File to read, or `-` for standard input
+        file: PathBuf,
+    },
     /// List architectures, benchmarks, configuration fragments and runs
     List(List),
     /// Print the JSON Schema of matrix files, for editors
@@ -152,6 +174,9 @@ pub struct Run {
     /// Ask the distribution for newer source and guest packages
     #[arg(long, conflicts_with = "resume")]
     pub refresh: bool,
+    /// Add the run to the history when it is done (not if it is interrupted)
+    #[arg(long)]
+    pub record: bool,
     /// Form of what is printed at the end
     #[arg(long, value_enum, default_value_t = Form::Text)]
     pub format: Form,
@@ -254,6 +279,97 @@ pub struct Report {
     /// Where `latest` looks for runs
     #[arg(long, value_name = "DIR", default_value = DEFAULT_ROOM)]
     pub runs: PathBuf,
+}
+
+/// `matrix compare`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A run is: a run directory; or, in the history, a run's number, `latest`,
+`latest~N`, a baseline's name, a date or time (the newest run begun until then)
+or a revision (the newest run of it).
+
+One observation is the mean of one boot. Counted instructions and sizes repeat
+to the last digit: there a difference is a difference, or, under `perturb`,
+a paired t-test over boots with the same seed.
+
+Exit codes: 0 no regression, 1 a cell that had a value has none any more, 2
+wrong input, 3 a regression: worse, significantly, and beyond the threshold.")]
+pub struct Compare {
+    /// What to compare with
+    pub base: String,
+    /// What to compare
+    pub new: String,
+    /// Only this metric, as `hackbench.time`; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub metric: Vec<String>,
+    /// Only the cells with one of these values on an axis; may be repeated
+    #[arg(long, value_name = "AXIS=VALUE[,VALUE..]")]
+    pub only: Vec<Only>,
+    /// Largest change that is no regression, in percent of the base: `2%`
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = percent)]
+    pub threshold: f64,
+    /// Test for boots that are not paired by a seed
+    #[arg(long, value_enum, default_value_t)]
+    pub test: Unpaired,
+    /// Form of the tables
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
+    let good = number.ok().filter(|n| n.is_finite() && *n >= 0.0);
+    good.ok_or_else(|| "not a percentage of 0 or more, such as `2%`".to_owned())
+}
+
+/// `matrix history`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct History {
+    /// What to change in it.
+    #[command(subcommand)]
+    pub change: Option<HistoryChange>,
+    /// Metric whose values are wanted, as `hackbench.time` [default: a list of the runs]
+    pub metric: Option<String>,
+    /// Only this cell; may be repeated
+    #[arg(long, value_name = "ID", requires = "metric")]
+    pub cell: Vec<String>,
+    /// Only the cells with one of these values on an axis; may be repeated
+    #[arg(long, value_name = "AXIS=VALUE[,VALUE..]", requires = "metric")]
+    pub only: Vec<Only>,
+    /// Newest runs that are shown
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+    /// Test for boots that are not paired by a seed
+    #[arg(long, value_enum, default_value_t)]
+    pub test: Unpaired,
+    /// Form of the tables
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Changes of the history.
+#[derive(Debug, Subcommand)]
+pub enum HistoryChange {
+    /// Add run directories; one that is there already is left or brought up to date
+    Add {
+        /// Run directories
+        #[arg(required = true)]
+        runs: Vec<PathBuf>,
+    },
+    /// Give a run a name to compare with; a name that is taken moves
+    Baseline {
+        /// The name
+        name: String,
+        /// The run, as for `matrix compare`
+        run: String,
+    },
+    /// Remove runs for good
+    Remove {
+        /// Numbers of the runs
+        #[arg(required = true)]
+        runs: Vec<i64>,
+    },
 }
 
 /// `matrix list`

@@ -722,6 +722,21 @@ impl Frames {
     }
 }
 
+impl Failure {
+    /// Whether it leaves a metric of its cell without a trustworthy value.
+    pub fn concerns(&self, metric: &str) -> bool {
+        match &self.benchmark {
+            Some(name) => metric.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.')),
+            None => self.stage <= Stage::Build || !is_size(metric),
+        }
+    }
+}
+
+/// Whether a metric is a size that a build yields, whatever becomes of boots.
+pub fn is_size(metric: &str) -> bool {
+    ["vmlinux.", "image.", "frames."].iter().any(|family| metric.starts_with(family))
+}
+
 /// Everything a report is made of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Results {

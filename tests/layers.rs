@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: [&[&str]; 7] = [
     &["main", "commands"],
     &["ui"],
-    &["cli", "sched"],
+    &["cli", "sched", "compare", "history"],
     &["matrix", "boot", "report", "store"],
     &["kernel", "bench", "stats"],
     &["distro", "arch", "assets", "cache", "process"],
@@ -17,9 +17,10 @@ const LAYERS: [&[&str]; 7] = [
 ];
 
 /// Uses within a layer, or upwards, that are meant.
-const MEANT: [(&str, &str); 7] = [
+const MEANT: [(&str, &str); 8] = [
     // The command line is made of what the rooms take.
     ("cli", "matrix"),
+    ("cli", "compare"),
     ("ui", "cli"),
     ("distro", "process"),
     ("arch", "assets"),

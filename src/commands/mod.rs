@@ -3,16 +3,19 @@
 
 mod check;
 mod clean;
+mod compare;
 mod doctor;
+mod history;
 mod list;
 mod merge;
 mod pages;
 mod plan;
 mod report;
 mod run;
+mod transfer;
 
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -22,6 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{Cli, Command};
 use crate::event::{Event, Tell};
+use crate::history as history_of_runs;
 use crate::matrix::{self, ArchFacts, LoadError, Only};
 use crate::model::Matrix;
 use crate::process::Stop;
@@ -36,6 +40,8 @@ pub enum Ending {
     Failed,
     /// The input is wrong or a program is missing; it has been said.
     Wrong,
+    /// A comparison found a regression.
+    Regressed,
     /// The user stopped it.
     Interrupted,
 }
@@ -46,6 +52,7 @@ impl From<Ending> for ExitCode {
             Ending::Good => 0,
             Ending::Failed => 1,
             Ending::Wrong => 2,
+            Ending::Regressed => 3,
             Ending::Interrupted => 130,
         })
     }
@@ -69,10 +76,14 @@ pub fn main() -> ExitCode {
 async fn dispatch(cli: Cli) -> anyhow::Result<Ending> {
     let stop = Stop::default();
     match cli.command {
-        Command::Run(args) => run::run(args, cli.cache, cli.talk, &stop).await,
+        Command::Run(args) => run::run(args, cli.cache, cli.store, cli.talk, &stop).await,
         Command::Plan(args) => plan::plan(&args, cli.cache, &stop).await,
         Command::Merge(args) => merge::merge(&args, cli.talk),
         Command::Report(args) => report::report(&args),
+        Command::Compare(args) => compare::compare(&args, cli.store),
+        Command::History(args) => history::history(&args, cli.store, cli.talk),
+        Command::Export { file } => transfer::export(&file, cli.store, cli.talk),
+        Command::Import { file } => transfer::import(&file, cli.store, cli.talk),
         Command::List(args) => list::list(&args),
         Command::Schema => pages::schema(),
         Command::Doctor(args) => doctor::doctor(&args, &stop).await,
@@ -147,6 +158,16 @@ fn stop_on_signals(stop: &Stop, tell: &Tell) -> anyhow::Result<()> {
         }
     });
     Ok(())
+}
+
+/// The file that the history is in, or would be.
+fn store_file(store: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    store.map_or_else(|| history_of_runs::default_path(|name| std::env::var_os(name)), Ok)
+}
+
+/// A moment as people here read it, to the minute.
+fn local(time: jiff::Timestamp) -> String {
+    time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 /// A path as users type it: below the current folder without its prefix.

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use fs_err as fs;
 
-use super::{Ending, load, plan, print, shown, stop_on_signals};
+use super::{Ending, load, plan, print, shown, stop_on_signals, store_file};
 use crate::cache::{Cache, write_whole};
 use crate::cli::{Form, Run, Talk};
+use crate::history::History;
 use crate::model::{Cell, Matrix, Results};
 use crate::process::Stop;
 use crate::report::{self, Field};
@@ -17,17 +18,35 @@ use crate::sched::run::{Options, Summary};
 use crate::store::{self, RunDir, RunInfo};
 use crate::{sched, ui};
 
-pub async fn run(args: Run, cache: Option<PathBuf>, talk: Talk, stop: &Stop) -> anyhow::Result<Ending> {
+pub async fn run(
+    args: Run,
+    cache: Option<PathBuf>,
+    store: Option<PathBuf>,
+    talk: Talk,
+    stop: &Stop,
+) -> anyhow::Result<Ending> {
+    let record = args.record.then(|| store_file(store)).transpose()?;
+    if let Some(file) = record.as_ref().filter(|_| !args.dry_run) {
+        // One that cannot be written is better known before the run.
+        History::open(file)?;
+    }
     let cache = Cache::open(cache)?;
     match (&args.resume, &args.file) {
-        (Some(run), _) => resume(&args, run, &cache, talk, stop).await,
-        (None, Some(file)) => begin(&args, file, &cache, talk, stop).await,
+        (Some(run), _) => resume(&args, run, &cache, record.as_deref(), talk, stop).await,
+        (None, Some(file)) => begin(&args, file, &cache, record.as_deref(), talk, stop).await,
         (None, None) => bail!("no matrix file"),
     }
 }
 
 /// Begins a run.
-async fn begin(args: &Run, file: &Path, cache: &Cache, talk: Talk, stop: &Stop) -> anyhow::Result<Ending> {
+async fn begin(
+    args: &Run,
+    file: &Path,
+    cache: &Cache,
+    record: Option<&Path>,
+    talk: Talk,
+    stop: &Stop,
+) -> anyhow::Result<Ending> {
     let Some(matrix) = load(file, &args.only)? else { return Ok(Ending::Wrong) };
     let part = match args.shard {
         Some(shard) => Matrix { cells: sched::plan::shard(&matrix, shard)?, ..matrix.clone() },
@@ -41,12 +60,19 @@ async fn begin(args: &Run, file: &Path, cache: &Cache, talk: Talk, stop: &Stop) 
     let text = fs::read_to_string(file)?;
     let seed = args.seed.unwrap_or_else(|| jiff::Timestamp::now().as_nanosecond() as u64 % 1_000_000);
     let info = host::describe(&targets, seed, args.shard);
-    let task = Task { args, cache, talk, stop, part: &part, info: &info };
+    let task = Task { args, cache, record, talk, stop, part: &part, info: &info };
     task.perform(targets, || RunDir::create(args.output.as_deref(), &matrix, &text, &info)).await
 }
 
 /// Goes on with a run.
-async fn resume(args: &Run, run: &Path, cache: &Cache, talk: Talk, stop: &Stop) -> anyhow::Result<Ending> {
+async fn resume(
+    args: &Run,
+    run: &Path,
+    cache: &Cache,
+    record: Option<&Path>,
+    talk: Talk,
+    stop: &Stop,
+) -> anyhow::Result<Ending> {
     let dir = find(run)?;
     if let Some(file) = &args.file {
         if fs::read_to_string(file)? != store::text(&dir)? {
@@ -68,7 +94,7 @@ async fn resume(args: &Run, run: &Path, cache: &Cache, talk: Talk, stop: &Stop) 
     }
     let targets = if part.cells.is_empty() { Default::default() } else { targets(&part, stop).await? };
     host::resume(&mut info, &targets, part.is_timed())?;
-    let task = Task { args, cache, talk, stop, part: &part, info: &info };
+    let task = Task { args, cache, record, talk, stop, part: &part, info: &info };
     task.perform(targets, || {
         dir.write_info(&info)?;
         Ok(dir)
@@ -97,6 +123,8 @@ fn jobs(args: &Run) -> usize {
 struct Task<'a> {
     args: &'a Run,
     cache: &'a Cache,
+    /// History that the run is added to when it is done.
+    record: Option<&'a Path>,
     talk: Talk,
     stop: &'a Stop,
     part: &'a Matrix,
@@ -109,7 +137,7 @@ impl Task<'_> {
         targets: std::collections::BTreeMap<String, sched::plan::Target>,
         dir: impl FnOnce() -> anyhow::Result<RunDir>,
     ) -> anyhow::Result<Ending> {
-        let Task { args, cache, talk, stop, part, info } = *self;
+        let Task { args, cache, record, talk, stop, part, info } = *self;
         let tell = ui::watcher(talk);
         stop_on_signals(stop, &tell)?;
         let mut dir = dir()?;
@@ -133,7 +161,16 @@ impl Task<'_> {
         if !talk.quiet {
             eprintln!("{}", closing(&summary, &results, &shown(dir.path())));
         }
-        Ok(if summary.interrupted { Ending::Interrupted } else { ending(&results) })
+        if summary.interrupted {
+            return Ok(Ending::Interrupted);
+        }
+        if let Some(file) = record {
+            let said = super::history::add(&mut History::open(file)?, dir.path())?;
+            if !talk.quiet {
+                eprintln!("{said}");
+            }
+        }
+        Ok(ending(&results))
     }
 }
 

@@ -13,8 +13,8 @@ use indexmap::IndexSet;
 use super::footnotes::{footnotes, story};
 use super::{Column, Field, Measured, Table};
 use crate::model::{
-    Axis, Cell, CellId, Direction, Failure, Kind, Layout, Piece, Results, STACK_LEFT, Sample, Sign, Stage,
-    Statistic, TableSpec, Template,
+    Axis, Cell, CellId, Direction, Failure, Kind, Layout, Piece, Results, STACK_LEFT, Sample, Sign,
+    Statistic, TableSpec, Template, is_size,
 };
 use crate::stats::{self, Estimate};
 
@@ -111,7 +111,7 @@ impl<'a> View<'a> {
 
     fn quantity(self, cell: &Cell, metric: &str, statistic: Statistic) -> Field {
         let failures = self.results.failures.get(&cell.id);
-        let concerned = |f: &&Failure| concerns(f, metric);
+        let concerned = |f: &&Failure| f.concerns(metric);
         let failures: Vec<_> = failures.into_iter().flatten().filter(concerned).collect();
         // A failed run among good ones fails the field: the mean of the good
         // ones would look like a result of all.
@@ -230,19 +230,6 @@ impl<'a> View<'a> {
     /// The template's text for a cell, without any numbers.
     fn cell_label(self, template: &Template, cell: &'a Cell) -> String {
         self.filled(template, |axis| cell.coords.get(axis).map(String::as_str), Piece::to_string)
-    }
-}
-
-/// Whether the metric is a size that a build yields, whatever becomes of boots.
-fn is_size(metric: &str) -> bool {
-    ["vmlinux.", "image.", "frames."].iter().any(|family| metric.starts_with(family))
-}
-
-/// Whether a cell's failure leaves the metric without a trustworthy value.
-fn concerns(failure: &Failure, metric: &str) -> bool {
-    match &failure.benchmark {
-        Some(name) => metric.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.')),
-        None => failure.stage <= Stage::Build || !is_size(metric),
     }
 }
 

@@ -225,7 +225,7 @@ fn scrubbed(mut table: Table) -> Table {
 
 /// Blanks for white space, `?` for other control characters and for those
 /// that change the order of what follows or take no room.
-fn scrub(text: &mut String) {
+pub fn scrub(text: &mut String) {
     let invisible = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     if text.chars().any(|c| c.is_control() || invisible(c)) {
         *text = text

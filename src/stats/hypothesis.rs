@@ -182,8 +182,9 @@ impl Ranks {
         match self.cumulative.get(u) {
             Some(p) => *p,
             None if self.exact() => 1.0,
-            None => Normal::standard()
-                .cdf((u as f64 + 0.5 - m * n / 2.0) / (m * n * (m + n + 1.0) / 12.0).sqrt()),
+            None => {
+                Normal::standard().cdf((u as f64 + 0.5 - m * n / 2.0) / (m * n * (m + n + 1.0) / 12.0).sqrt())
+            }
         }
     }
 }

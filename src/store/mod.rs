@@ -18,6 +18,7 @@
 
 mod merge;
 mod records;
+mod run;
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -36,6 +37,7 @@ use crate::model::{CellId, Matrix, Results, Shard};
 
 pub use merge::merge;
 pub use records::{BootRecord, FRAMES, FramesRecord, KernelRecord, Record, Recorded};
+pub use run::{Run, short};
 
 const TEXT: &str = "matrix.toml";
 const RESOLVED: &str = "resolved.json";
