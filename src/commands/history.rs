@@ -212,8 +212,8 @@ fn table(line: &Line, tests: usize) -> Table {
     notes.push("n: boots, the mean of each is one observation; +-: 95% interval of the mean".to_owned());
     let titles = ["run", "revision"].map(|t| (t, true));
     let numbers = ["n", "mean", "+-", "change", "verdict"].map(|t| (t, false));
-    let values = line.points.iter().filter_map(|p| values(&p.side));
-    let unit = values.last().map_or(String::new(), |v| format!(" ({}, {})", v.unit, v.kind.label()));
+    let newest = line.points.iter().rev().find_map(|p| values(&p.side));
+    let unit = newest.map_or(String::new(), |v| format!(" ({}, {})", v.unit, v.kind.label()));
     Table {
         title: format!("{}{unit}", line.metric),
         block: Some(format!("{}: {}", line.matrix, line.cell)),
