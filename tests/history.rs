@@ -44,7 +44,8 @@ fn lab() -> Lab {
 }
 
 fn matrix(lab: &Lab) -> Matrix {
-    let archs = vec![ArchFacts { name: "riscv64".into(), max_vcpus: 512 }];
+    let facts = ArchFacts { name: "riscv64".into(), max_vcpus: 512, levels: vec![], max_numa_nodes: 1 };
+    let archs = vec![facts];
     parse("f", FILE, &lab.path(""), &Context { archs, ..Context::default() }).unwrap()
 }
 
@@ -111,7 +112,14 @@ fn exit_codes_of_compare() {
     made(&lab, "worst", 6, &[records(3.15, 1e6), vec![failed]].concat());
 
     let same = lab.matrix(&["compare", "base", "same"]).code(0);
-    prints(&same, &["512      2.9993  2.9993   0.00%  [-0.30%, +0.30%]        ~", "~", "~: not significant, may be chance"]);
+    prints(
+        &same,
+        &[
+            "512      2.9993  2.9993   0.00%  [-0.30%, +0.30%]        ~",
+            "~",
+            "~: not significant, may be chance",
+        ],
+    );
     let slow = lab.matrix(&["compare", "base", "slow"]).code(3);
     prints(
         &slow,
