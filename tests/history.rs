@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // the configured exception misses helpers of tests
 
+#[allow(dead_code)] // these tests wait for nothing
 mod common;
 
 use common::{Done, Lab};
@@ -77,12 +78,12 @@ fn records(time: f64, size: f64) -> Vec<Record> {
 /// Writes a run that began on this day of November 2026.
 fn made(lab: &Lab, name: &str, day: u32, records: &[Record]) {
     let began: jiff::Timestamp = format!("2026-11-{day:02}T12:00:00Z").parse().unwrap();
-    let mut run = RunDir::create(Some(&lab.path(name)), &matrix(lab), FILE, began).unwrap();
     let info = serde_json::json!({
         "matrix_version": "0.1.0", "began": began, "command": ["matrix", "run"],
         "host": {"cores": "2"}, "tools": {"qemu": "QEMU 7.2"},
     });
-    run.write_info(&serde_json::from_value::<RunInfo>(info).unwrap()).unwrap();
+    let info: RunInfo = serde_json::from_value(info).unwrap();
+    let mut run = RunDir::create(Some(&lab.path(name)), &matrix(lab), FILE, &info).unwrap();
     run.append(records).unwrap();
     for cell in CELLS {
         let evidence = run.cell(&CellId(cell.into())).unwrap();
@@ -183,6 +184,18 @@ fn hosts_and_programs_that_differ_are_warned_of() {
     let warning = "warning: different in more than the source: qemu: QEMU 7.2 -> QEMU 8.0";
     let (at, table) = (done.stdout.find(warning), done.stdout.find("messages.time"));
     assert!(at.is_some() && at < table, "{}", done.stdout);
+}
+
+#[test]
+fn a_shard_answers_for_its_own_cells() {
+    let lab = lab();
+    made(&lab, "base", 1, &records(3.0, 1e6));
+    made(&lab, "part", 2, &records(3.0, 1e6)[..5]);
+    prints(&lab.matrix(&["compare", "base", "part"]).code(1), &["missing", "lost"]);
+    let info = lab.read("part/run.json").replacen('{', "{\"shard\": \"1/2\",", 1);
+    lab.write("part/run.json", &info);
+    let done = lab.matrix(&["compare", "base", "part"]).code(0);
+    prints(&done, &["only in the base: riscv64-NR_CPUS=4096"]);
 }
 
 #[test]
