@@ -292,8 +292,9 @@ One observation is the mean of one boot. Counted instructions and sizes repeat
 to the last digit: there a difference is a difference, or, under `perturb`,
 a paired t-test over boots with the same seed.
 
-Exit codes: 0 no regression, 1 a cell that had a value has none any more, 2
-wrong input, 3 a regression: worse, significantly, and beyond the threshold.")]
+Exit codes: 0 no regression found (what cannot be tested says so), 1 a cell that
+had a value has none any more, 2 wrong input, 3 a regression: worse,
+significantly, and beyond the threshold.")]
 pub struct Compare {
     /// What to compare with
     pub base: String,

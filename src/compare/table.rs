@@ -17,7 +17,9 @@ const DIGITS: i32 = 5;
 /// `all` are wanted: the summary counts them.
 pub fn metric_tables(comparison: &Comparison, all: bool) -> Vec<Table> {
     let axes = varying(comparison);
-    let quiet = |m: &&Metric| !all && m.rows.iter().all(|r| r.verdict == Verdict::Equal);
+    let nowhere = |r: &Row| (&r.base, &r.new) == (&Side::Missing, &Side::Missing);
+    let same = |r: &Row| r.verdict == Verdict::Equal || nowhere(r);
+    let quiet = |m: &&Metric| !all && m.rows.iter().all(same);
     comparison.metrics.iter().filter(|m| !quiet(m)).map(|m| metric_table(m, &axes)).collect()
 }
 
@@ -153,15 +155,12 @@ fn notes(metric: &Metric) -> Vec<String> {
         true => format!("untested: {reason}"),
         false => format!("untested: {}: {reason}", cells.join(", ")),
     }));
-    notes.extend(
-        metric
-            .rows
-            .iter()
-            .flat_map(|row| {
-                [("base", &row.base), ("new", &row.new)].map(|(side, of)| outlier_note(row, side, of))
-            })
-            .flatten(),
-    );
+    let sided = |row| ["base", "new"].map(|side| outlying(row, side));
+    let outlying: Vec<String> = metric.rows.iter().flat_map(sided).flatten().collect();
+    if !outlying.is_empty() {
+        let all = outlying.join("; ");
+        notes.push(format!("outliers (beyond Tukey's outer fences), not left out: {all}"));
+    }
     notes
 }
 
@@ -188,17 +187,12 @@ fn test_note(test: Test) -> String {
     format!("{}: {more}", test.label())
 }
 
-fn outlier_note(row: &Row, side: &str, of: &Side) -> Option<String> {
-    let values = values(of)?;
+/// Boots of one side of a row that stand apart from the others.
+fn outlying(row: &Row, side: &str) -> Option<String> {
+    let values = values(if side == "base" { &row.base } else { &row.new })?;
     let boots: Vec<String> = values.outliers.iter().flatten().map(u32::to_string).collect();
-    (!boots.is_empty()).then(|| {
-        let s = if boots.len() == 1 { "" } else { "s" };
-        format!(
-            "outlier{s} (modified z-score above 3.5), not left out: {}, {side}, boot{s} {}",
-            row.cell,
-            boots.join(", ")
-        )
-    })
+    let s = if boots.len() == 1 { "" } else { "s" };
+    (!boots.is_empty()).then(|| format!("{}, {side}, boot{s} {}", row.cell, boots.join(", ")))
 }
 
 // --- around the metrics ---

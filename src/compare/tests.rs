@@ -288,7 +288,7 @@ fn text(comparison: &Comparison) -> String {
 }
 
 #[test]
-fn a_table_names_test_corrections_and_outliers() {
+fn a_table_names_tests_and_corrections() {
     let run = |shift: f64, last: f64| {
         let mut run = Run::made_up(&["n", "y"], 0);
         for (boot, value) in (1..).zip([3.01, 2.99, 3.0, 3.02, 2.98]) {
@@ -308,7 +308,6 @@ y       3.0000  3.0640  +2.13%  [-3.33%, +7.59%]           ~
 
 emulated wall clock; n: 5 boots a side, the mean of each is one observation
 Welch's t-test: means
-outlier (modified z-score above 3.5), not left out: y, new, boot 5
 
 summary (cells)
 
@@ -324,6 +323,16 @@ exact: 2 comparisons of values that repeat to the last digit
 ~: not significant, may be chance
 ";
     assert_eq!(text(&of(&run(0.0, 2.98), &run(0.1, 3.3))), expected);
+}
+
+#[test]
+fn outliers_are_told_and_stay_in() {
+    let values = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0, 3.0];
+    let comparison = of(&one(CLOCK, &values[..7]), &one(CLOCK, &values));
+    let text = text(&comparison);
+    assert!(text.contains("outliers (beyond Tukey's outer fences), not left out: c, new, boot 8"), "{text}");
+    let Side::Values(new) = &only(&comparison).new else { panic!() };
+    assert_eq!((new.boots.len(), new.estimate.max), (8, 3.0));
 }
 
 #[test]
