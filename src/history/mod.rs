@@ -330,7 +330,8 @@ fn load(db: &Connection, id: i64) -> anyhow::Result<Run> {
         let (cell, failure) = row?;
         failures.entry(cell).or_default().push(failure);
     }
-    let results = Results { matrix: serde_json::from_str(&matrix)?, samples, failures };
+    let results =
+        Results { matrix: serde_json::from_str(&matrix)?, samples, failures, frames: BTreeMap::new() };
     Ok(Run { info: Some(serde_json::from_str(&info)?), results, sources })
 }
 

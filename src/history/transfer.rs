@@ -145,7 +145,12 @@ impl Importer<'_> {
             Line::Run(start) => {
                 self.close()?;
                 let Start { info, matrix, sources } = *start;
-                let results = Results { matrix, samples: Vec::new(), failures: BTreeMap::new() };
+                let results = Results {
+                    matrix,
+                    samples: Vec::new(),
+                    failures: BTreeMap::new(),
+                    frames: BTreeMap::new(),
+                };
                 self.run = Some(Run { info: Some(info), results, sources });
             }
             Line::Sample(sample) => self.current()?.results.samples.push(sample),

@@ -120,7 +120,8 @@ impl Run {
             "command": ["matrix"], "host": {"cores": "2"}, "tools": {"qemu": "7"},
         });
         let sources = matrix.cells.iter().map(|c| (c.id.clone(), "git v1".to_owned())).collect();
-        let results = Results { matrix, samples: Vec::new(), failures: BTreeMap::new() };
+        let results =
+            Results { matrix, samples: Vec::new(), failures: BTreeMap::new(), frames: BTreeMap::new() };
         Run { info: Some(serde_json::from_value(info).unwrap()), results, sources }
     }
 
