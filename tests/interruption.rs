@@ -117,7 +117,7 @@ fn a_run_that_is_killed_at_any_moment_measures_what_is_missing_and_nothing_twice
     for n in 0..30 {
         let args = if lab.path("run/resolved.json").exists() { RESUME } else { RUN };
         let run = lab.start(args);
-        let moment = Duration::from_millis(random(seed, n, took / 4));
+        let moment = Duration::from_millis(random(seed, n, took / 5));
         if kills == 10 {
             last = Some(run.finish().code(0));
             break;
@@ -126,7 +126,8 @@ fn a_run_that_is_killed_at_any_moment_measures_what_is_missing_and_nothing_twice
         run.signal(Signal::SIGKILL);
         let done = run.end();
         if done.status.code().is_some() {
-            println!("{n}: over before {moment:?}: {}", done.stderr);
+            println!("{n}: over before {moment:?}");
+            done.code(0);
             break;
         }
         kills += 1;
