@@ -453,6 +453,9 @@ pub struct Benchmark {
     /// What it needs besides its program.
     #[serde(default)]
     pub guest: GuestNeeds,
+    /// Where the kernel is the program: how its console is read instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub console: Option<Console>,
 }
 
 /// Workload of ours that runs a program beside a server.
@@ -494,6 +497,61 @@ pub struct Server {
     pub command: Vec<String>,
     /// TCP port that it listens on when it is ready.
     pub port: u16,
+}
+
+/// A benchmark that a built-in module of the kernel runs at boot. It prints its
+/// results on the console, and then the kernel powers off.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Console {
+    /// The module; its parameters stand on the kernel's command line.
+    pub module: String,
+    /// Values of its parameters.
+    #[serde(default)]
+    pub params: IndexMap<String, String>,
+    /// Lines with results.
+    pub lines: Vec<ConsoleLine>,
+    /// Regular expression of the line that the module prints when it has measured.
+    pub done: String,
+    /// Regular expression of lines by which the module says that it cannot
+    /// measure what was asked for.
+    pub error: String,
+    /// How a test is made to last until the guest's init has said what it runs on.
+    pub early: String,
+    /// Group of a line that says how many samples there are in all.
+    pub total: Option<String>,
+    /// Number of the first sample.
+    #[serde(default)]
+    pub first: u64,
+    /// What the kernel's values are divided by, where a metric has another unit.
+    #[serde(default)]
+    pub divide: IndexMap<String, f64>,
+    /// Metrics that follow from others.
+    #[serde(default)]
+    pub derived: IndexMap<String, DerivedMetric>,
+}
+
+/// Lines of one kind on the console. Named groups are metrics, but for `index`
+/// (number of a sample: there are many of these lines), `series` (what the
+/// sample is one of), `count` (samples of a series) and `start` (when the
+/// measurement began, in nanoseconds of the guest's monotonic clock).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConsoleLine {
+    /// Regular expression by which the line is known, however damaged the rest of it is.
+    pub holds: String,
+    /// Regular expression of the whole line, without what printk puts in front.
+    pub is: String,
+}
+
+/// A metric that follows from others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DerivedMetric {
+    /// The same for every test.
+    Fixed(f64),
+    /// The first metric divided by the second.
+    Quotient(String, String),
 }
 
 /// Meaning of a measured value.

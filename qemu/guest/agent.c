@@ -21,6 +21,10 @@
  *				e.g. 0-3,8; again after CPUs were brought online
  *   memory KB			MemTotal
  *   notes HEX			/sys/kernel/notes, with the build ID (4 KiB at most)
+ *   param NAME=TEXT		MODULE.PARAMETER of the kernel's command line, and
+ *				what the module made of it (/sys/module/)
+ *   no-param NAME WHY		it did nothing that shows: WHY is module or parameter
+ *				(there is none of this name), or an error's text
  *   cpus-online N/M		staged onlining has N CPUs of the M asked for;
  *				every 16 CPUs or 5 s, and at its end
  *   cpu-failed CPU TEXT	this CPU didn't come online, and why
@@ -41,6 +45,9 @@
  *				RESULT is exit=CODE, signal=NUMBER, timeout, or
  *				error=TEXT (may have spaces) if it didn't start;
  *				N is from fork() to the program's end
+ *   ready NS			all is said and done but for a benchmark that the
+ *				kernel runs; CLOCK_MONOTONIC. Then come its `begin`
+ *				and heartbeats, until the kernel cuts the power
  *   bye RUNS			last line: everything was run
  *   fatal TEXT			last line instead: the agent gave up
  *
@@ -57,6 +64,8 @@
  *   arg VALUE			its program, then its arguments
  *   env NAME=VALUE		added to its environment
  *   end			of the benchmark
+ *   await-kernel		instead of benchmarks: the kernel runs one by itself
+ *				and powers off
  *
  * `agent --dry-run JOB RESULTS` executes a job on any machine: results go to a
  * file, nothing is mounted, no CPU is brought online, no power is cut.
@@ -89,6 +98,7 @@
 #define JOB_FILE	"/matrix/job"
 #define CPU_DIR		"/sys/devices/system/cpu/"
 #define NODE_DIR	"/sys/devices/system/node/"
+#define MODULE_DIR	"/sys/module/"
 
 #define LINE_SIZE	4096		/* of a message, with its newline */
 #define FILE_SIZE	4096		/* of what is read from /proc and /sys */
@@ -143,6 +153,7 @@ struct range {
 
 struct job {
 	unsigned long online;		/* 0: leave CPUs alone */
+	bool await_kernel;
 	bool in_bench;
 	size_t benches;
 	struct bench bench[MAX_BENCHES];
@@ -381,6 +392,55 @@ static void say_notes(void)
 	message_send(&msg);
 }
 
+/* What a built-in module made of a parameter. One that it doesn't know, or a
+ * module that isn't there, is passed over by the kernel without a word. */
+static void say_param(const char *name, size_t len)
+{
+	char path[FILE_SIZE], value[FILE_SIZE];
+	size_t module = strcspn(name, ".");
+	ssize_t got;
+
+	if (module >= len || len > 256 || memchr(name, '/', len))
+		return;
+	snprintf(path, sizeof(path), MODULE_DIR "%.*s/parameters/%.*s", (int)module, name,
+		 (int)(len - module - 1), name + module + 1);
+	/* To the kernel's command line the two are the same. */
+	for (char *c = path + strlen(MODULE_DIR); *c; c++)
+		if (*c == '-')
+			*c = '_';
+	got = read_file(path, value, sizeof(value) - 1);
+	if (got >= 0) {
+		value[got] = '\0';
+		say("param", "%.*s=%.*s", (int)len, name, (int)strcspn(value, "\n"), value);
+		return;
+	}
+	if (errno != ENOENT) {
+		say("no-param", "%.*s %s", (int)len, name, strerror(errno));
+		return;
+	}
+	path[strlen(MODULE_DIR) + module] = '\0';
+	say("no-param", "%.*s %s", (int)len, name,
+	    access(path, F_OK) ? "module" : "parameter");
+}
+
+/* Every word with a dot in its name, up to the one that begins init's own. */
+static void say_params(const char *cmdline)
+{
+	bool quoted = false;
+
+	while (*cmdline) {
+		const char *word = cmdline;
+		size_t name = strcspn(word, "= \n");
+
+		for (; *cmdline && (quoted || !strchr(" \n", *cmdline)); cmdline++)
+			quoted ^= *cmdline == '"';
+		if (name == 2 && !strncmp(word, "--", 2))
+			return;
+		say_param(word, name);
+		cmdline += *cmdline != '\0';
+	}
+}
+
 static void say_facts(const char *uptime)
 {
 	char buf[FILE_SIZE], kb[32];
@@ -392,6 +452,7 @@ static void say_facts(const char *uptime)
 	say("release", "%s", name.release);
 	say("machine", "%s", name.machine);
 	say("cmdline", "%s", read_text("/proc/cmdline", buf));
+	say_params(buf);
 	say("kernel-max", "%s", read_text(CPU_DIR "kernel_max", buf));
 	say_cpus();
 	say("memory", "%s", memory_of("/proc/meminfo", kb));
@@ -479,7 +540,11 @@ static bool parse_line(struct job *job, char *line)
 		return !strcmp(value, "all") ||
 		       parse_number(value, MAX_CPUS - 1, &job->online);
 	}
-	if (!strcmp(key, "bench") && value && job->benches < MAX_BENCHES) {
+	if (!strcmp(key, "await-kernel") && !value && !job->benches) {
+		job->await_kernel = true;
+		return true;
+	}
+	if (!strcmp(key, "bench") && value && !job->await_kernel && job->benches < MAX_BENCHES) {
 		struct bench *bench = &job->bench[job->benches];
 
 		job->in_bench = true;
@@ -916,6 +981,19 @@ static void run_bench(struct bench *bench, size_t index, unsigned long iteration
 	say("end", "%zu %lu %s wall_ns=%lld", index, iteration, result, (long long)run.wall);
 }
 
+/* The kernel measures and cuts the power; we only show that the guest lives. */
+static void await_kernel(void)
+{
+	int64_t start = now();
+
+	say("ready", "%lld", (long long)start);
+	say("begin", "0 1");
+	while (is_init) {
+		sleep_ns(HEARTBEAT);
+		say("heartbeat", "%lld", (long long)((now() - start) / SECOND));
+	}
+}
+
 static unsigned long run_job(struct job *job)
 {
 	unsigned long runs = 0;
@@ -924,6 +1002,8 @@ static unsigned long run_job(struct job *job)
 		online_cpus(job->online);
 	say_topology();
 	say_nodes();
+	if (job->await_kernel)
+		await_kernel();
 	for (size_t i = 0; i < job->benches; i++) {
 		for (unsigned long n = 1; n <= job->bench[i].repeat; n++) {
 			run_bench(&job->bench[i], i, n);

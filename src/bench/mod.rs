@@ -6,16 +6,19 @@ use regex::Regex;
 use serde::Deserialize;
 
 use crate::assets;
-use crate::model::{Benchmark, GuestNeeds, Metric};
+use crate::model::{Benchmark, Console, GuestNeeds, Metric};
+
+pub mod console;
 
 /// A benchmark that matrix files can `use` by name.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
     /// The file's name.
     #[serde(skip)]
     pub name: String,
-    /// Program that the guest executes.
+    /// Program that the guest executes; none where the kernel is the program.
+    #[serde(default)]
     pub program: String,
     /// Arguments that always stand in front of the others.
     #[serde(default)]
@@ -27,6 +30,7 @@ pub struct Definition {
     #[serde(default)]
     pub packages: Vec<String>,
     /// Regular expression over each line of output; every named group is a metric.
+    #[serde(default)]
     pub pattern: String,
     /// Regular expression of a headline: values are read only from the indented
     /// lines below the last line that it matches.
@@ -36,6 +40,8 @@ pub struct Definition {
     /// What it needs besides its program.
     #[serde(default)]
     pub guest: GuestNeeds,
+    /// Where the kernel is the program: how its console is read instead.
+    pub console: Option<Console>,
 }
 
 /// Every benchmark, by name.
@@ -113,6 +119,7 @@ mod tests {
             files: vec![],
             section: None,
             guest: GuestNeeds::default(),
+            console: None,
         }
     }
 
@@ -283,7 +290,8 @@ Latency percentiles (usec)
 
     #[test]
     fn every_definition_names_its_groups() {
-        for definition in all().unwrap() {
+        for definition in all().unwrap().into_iter().filter(|d| d.console.is_none()) {
+            assert!(!definition.program.is_empty(), "{}", definition.name);
             let pattern = Regex::new(&definition.pattern).unwrap();
             let groups: Vec<_> = pattern.capture_names().flatten().collect();
             let metrics: Vec<_> = definition.metrics.keys().map(String::as_str).collect();

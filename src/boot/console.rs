@@ -81,6 +81,12 @@ pub fn stack_left(line: &[u8]) -> Option<u64> {
     std::str::from_utf8(&said.captures(line)?[1]).ok()?.parse().ok()
 }
 
+/// Whether the kernel says that it cuts the power (`kernel_power_off` in
+/// kernel/reboot.c).
+pub fn powers_off(line: &str) -> bool {
+    line.ends_with("reboot: Power down")
+}
+
 /// Text of untrusted bytes with everything a terminal might obey replaced.
 pub fn printable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
@@ -171,6 +177,11 @@ mod tests {
         ] {
             assert_eq!(stack_left(other.as_bytes()), None, "{other}");
         }
+    }
+
+    fn power_off_is_told_from_a_restart() {
+        assert!(powers_off("[   22.700000] reboot: Power down"));
+        assert!(!powers_off("[   22.700000] reboot: Restarting system"));
     }
 
     #[test]

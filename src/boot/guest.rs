@@ -357,6 +357,7 @@ mod tests {
 
     fn benchmark(command: &[&str], guest: GuestNeeds) -> Benchmark {
         Benchmark {
+            console: None,
             name: "b".into(),
             command: command.iter().map(|w| (*w).to_owned()).collect(),
             repeat: 1,

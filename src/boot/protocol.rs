@@ -65,9 +65,13 @@ pub enum RunEnd {
 }
 
 /// The job of a boot: every benchmark with its repeats. `staged` has the agent
-/// bring all processors online before.
+/// bring all processors online before. A benchmark that the kernel runs stands alone.
 pub fn job(benchmarks: &[Benchmark], staged: bool) -> String {
     let mut job = String::from(if staged { "online all\n" } else { "" });
+    if benchmarks.iter().any(|b| b.console.is_some()) {
+        job.push_str("await-kernel\n");
+        return job;
+    }
     for bench in benchmarks {
         job.push_str(&format!("bench {} {}\n", bench.repeat, bench.timeout_s));
         for arg in bench.argv() {
@@ -159,12 +163,20 @@ fn message(key: &str, payload: &str) -> Result<Message, String> {
         "matrix-agent" if payload == VERSION => Message::Hello,
         "matrix-agent" => return Err(format!("the agent speaks version '{payload}', not {VERSION}")),
         "uptime" | "release" | "machine" | "cmdline" | "kernel-max" | "cpus" | "memory" | "notes"
-        | "cpu-failed" | "topology" | "nodes" => Message::Fact(key.to_owned(), payload.to_owned()),
+        | "cpu-failed" | "topology" | "nodes" | "ready" => Message::Fact(key.to_owned(), payload.to_owned()),
         // One for each node, told apart by its number.
         "node" => {
             let (number, rest) = payload.split_once(' ').ok_or_else(bad)?;
             let number = number.parse().ok().filter(|n: &u32| *n < MAX_NODES).ok_or_else(bad)?;
             Message::Fact(format!("node {number}"), rest.to_owned())
+        }
+        "param" => {
+            let (name, value) = payload.split_once('=').ok_or_else(bad)?;
+            Message::Fact(format!("param {name}"), value.to_owned())
+        }
+        "no-param" => {
+            let (name, why) = payload.split_once(' ').ok_or_else(bad)?;
+            Message::Fact(format!("no-param {name}"), why.to_owned())
         }
         "cpus-online" => Message::CpusOnline(payload.to_owned()),
         "begin" => {
@@ -234,6 +246,8 @@ mod tests {
         assert_eq!(one("matrix-agent 1"), Message::Hello);
         assert_eq!(one("kernel-max 511"), Message::Fact("kernel-max".into(), "511".into()));
         assert_eq!(one("node 1 cpus=4-7"), Message::Fact("node 1".into(), "cpus=4-7".into()));
+        assert_eq!(one("param a.b=c=d"), Message::Fact("param a.b".into(), "c=d".into()));
+        assert_eq!(one("no-param a.b module"), Message::Fact("no-param a.b".into(), "module".into()));
         assert_eq!(one("begin 0 3"), Message::Begin { bench: 0, iteration: 3 });
         assert_eq!(one("out Time: 0.5"), Message::Out("Time: 0.5".into()));
         assert_eq!(one("out "), Message::Out(String::new()));
@@ -255,6 +269,8 @@ mod tests {
             "node",
             "node a cpus=0",
             "node 1024 cpus=0",
+            "param a.b",
+            "no-param a.b",
             "end 0 1",
             "end 0 1 exit=x wall_ns=1",
             "out \\q",
@@ -297,6 +313,7 @@ mod tests {
     fn server_runs_beside_its_benchmark() {
         let server = Server { command: vec!["server".into(), "-v".into()], port: 7003 };
         let benchmark = Benchmark {
+            console: None,
             name: "b".into(),
             command: vec!["client".into(), "4".into()],
             repeat: 2,

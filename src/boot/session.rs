@@ -15,9 +15,11 @@ use tokio::net::unix::pipe;
 use super::argv::{self, Guest};
 use super::console::{self, Phase};
 use super::machine::Machine;
+use super::params;
 use super::protocol::{Message, Reader, RunEnd};
-use super::verdict::{Report, Run};
+use super::verdict::{self, Report, Run};
 use crate::arch::Arch;
+use crate::bench::console::Filter;
 use crate::model::{Benchmark, Boot};
 use crate::process::{self, Limits, Spec, Stop, lines::Lines};
 
@@ -25,6 +27,9 @@ use crate::process::{self, Limits, Spec, Stop, lines::Lines};
 const CONSOLE_CAP: u64 = 16 << 20;
 /// Bytes of results that a guest may send.
 const RESULTS_CAP: usize = 32 << 20;
+/// Console lines of a benchmark that are kept to be read; a writer of rcuscale
+/// has 10000 at most.
+const SAID_CAP: usize = 100_000;
 /// Longest line of the results channel.
 const LINE_CAP: usize = 8 << 10;
 /// QEMU has nothing to save: it may die at once.
@@ -162,10 +167,13 @@ struct Listener<'a, S> {
     began: Instant,
     last_heard: Instant,
     phase: Option<Phase>,
+    /// Where the results are on the console: what to listen for.
+    filter: Option<Filter>,
 }
 
 impl<'a, S: FnMut(String)> Listener<'a, S> {
     fn new(session: &'a Session<'a>, step: S) -> anyhow::Result<Self> {
+        let by_kernel = verdict::run_by_kernel(session.benchmarks);
         Ok(Listener {
             session,
             step,
@@ -177,6 +185,7 @@ impl<'a, S: FnMut(String)> Listener<'a, S> {
             began: Instant::now(),
             last_heard: Instant::now(),
             phase: None,
+            filter: by_kernel.map(|(_, console)| Filter::new(console)).transpose()?,
         })
     }
 
@@ -193,10 +202,30 @@ impl<'a, S: FnMut(String)> Listener<'a, S> {
         if let Some(left) = console::stack_left(line) {
             self.report.stack_left = Some(self.report.stack_left.map_or(left, |least| least.min(left)));
         }
+        self.keep(line);
         if self.report.trouble.is_none() {
             self.report.trouble = console::trouble(line);
         }
         if self.report.trouble.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Keeps a line that the result of the kernel's own benchmark depends on.
+    fn keep(&mut self, line: &[u8]) {
+        let Some(filter) = &self.filter else { return };
+        let line = console::printable(line);
+        let ours = filter.keeps(&line);
+        if console::powers_off(&line) {
+            self.report.power_off = true;
+            self.reached("result");
+        }
+        if !ours {
+            return;
+        }
+        if self.report.said.len() < SAID_CAP {
+            self.report.said.push(line);
+        } else {
+            self.stop("output flood", format!("more than {SAID_CAP} lines with results on the console"));
+        }
     }
 
     /// Takes all that is there now.
@@ -278,6 +307,11 @@ impl<'a, S: FnMut(String)> Listener<'a, S> {
     }
 
     fn begin(&mut self, bench: usize, iteration: u32) {
+        // Now all facts are there; a kernel without the benchmark would never end.
+        let asked = params::asked(&self.session.boot.cmdline);
+        if let Some(detail) = params::ignored(&self.report.facts, &asked) {
+            self.stop("parameter ignored", detail);
+        }
         let benchmark = self.session.benchmarks.get(bench);
         let again = self.report.runs.iter().any(|r| (r.bench, r.iteration) == (bench, iteration));
         match benchmark.filter(|b| (1..=b.repeat).contains(&iteration) && !again) {

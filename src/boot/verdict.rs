@@ -6,11 +6,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::console::Trouble;
+use super::params;
 use super::protocol::{self, RunEnd};
 use super::topology;
 use crate::bench;
 use crate::kernel::elf;
-use crate::model::{Benchmark, CellId, Direction, Failure, Kind, Level, STACK_LEFT, Sample, Shape, Stage};
+use crate::model::{
+    Benchmark, CellId, Console, Direction, Failure, Kind, Level, STACK_LEFT, Sample, Shape, Stage,
+};
 use crate::process::Ended;
 
 /// What the guest must show to be the one that was asked for.
@@ -28,6 +31,8 @@ pub struct Expected {
     pub shape: Option<Shape>,
     /// Levels of the CPU topology that the machine shows its guest.
     pub levels: Vec<Level>,
+    /// Parameters of modules, with their values.
+    pub params: Vec<(String, Option<String>)>,
 }
 
 /// One run of a benchmark's program.
@@ -53,7 +58,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    fn get(&self, key: &str) -> Option<&str> {
+    /// What the guest said by this key.
+    pub fn get(&self, key: &str) -> Option<&str> {
         self.of_guest.get(key).map(String::as_str)
     }
 
@@ -96,6 +102,10 @@ pub struct Report {
     pub stages: BTreeMap<&'static str, Duration>,
     /// Bytes that the deepest use of a kernel stack left free, if the kernel said so.
     pub stack_left: Option<u64>,
+    /// Console lines of a benchmark that the kernel runs.
+    pub said: Vec<String>,
+    /// Whether the kernel said that it cuts the power.
+    pub power_off: bool,
 }
 
 /// Stages of a boot, in their order; each is a metric `boot.STAGE` in seconds
@@ -129,6 +139,11 @@ pub fn stages(report: &Report, cell: &CellId, boot: u32, kind: Kind) -> Vec<Samp
 /// What is wrong with the boot as a whole, in one or two words and in full.
 pub fn fault(report: &Report, expected: &Expected, benchmarks: &[Benchmark]) -> Option<(String, String)> {
     let named = |what: &str, detail: String| Some((what.to_owned(), detail));
+    let by_kernel = run_by_kernel(benchmarks);
+    if let Some(line) = by_kernel.and_then(|(_, console)| said(report, &console.error)) {
+        // Before the trouble that may come of it.
+        return named("not measured", format!("the console says: {line}"));
+    }
     if let Some(trouble) = &report.trouble {
         return named(trouble.what, format!("the console says: {}", trouble.line));
     }
@@ -144,7 +159,11 @@ pub fn fault(report: &Report, expected: &Expected, benchmarks: &[Benchmark]) -> 
         Some(ended) => return named("qemu failed", format!("QEMU ended with {ended}; {}", progress(report))),
         None => return named("not booted", String::new()),
     }
-    if !report.bye {
+    if let Some((benchmark, console)) = by_kernel {
+        if let Some((what, detail)) = wrong_end(report, benchmark, console) {
+            return named(what, detail);
+        }
+    } else if !report.bye {
         let detail =
             format!("the guest rebooted or powered off before its work was done; {}", progress(report));
         return named("unexpected reboot", detail);
@@ -152,9 +171,39 @@ pub fn fault(report: &Report, expected: &Expected, benchmarks: &[Benchmark]) -> 
     if let Some(detail) = wrong_guest(&report.facts, expected) {
         return named("wrong guest", detail);
     }
+    if let Some(detail) = params::ignored(&report.facts, &expected.params) {
+        return named("parameter ignored", detail);
+    }
+    if by_kernel.is_some() {
+        return None;
+    }
     let due: u32 = benchmarks.iter().map(|b| b.repeat).sum();
     let done = report.runs.iter().filter(|r| r.end.is_some()).count();
     (done != due as usize).then(|| ("runs missing".to_owned(), format!("{done} of {due} runs reported")))
+}
+
+/// The benchmark that the kernel itself runs, if there is one: then it is the only one.
+pub fn run_by_kernel(benchmarks: &[Benchmark]) -> Option<(&Benchmark, &Console)> {
+    benchmarks.iter().find_map(|b| Some((b, b.console.as_ref()?)))
+}
+
+/// The first of a benchmark's console lines that matches.
+fn said<'a>(report: &'a Report, pattern: &str) -> Option<&'a String> {
+    bench::console::first(&report.said, pattern).unwrap_or_default()
+}
+
+/// What is wrong with the end of a boot that the kernel's benchmark ends
+/// instead of the agent: by cutting the power after it has measured.
+fn wrong_end(report: &Report, benchmark: &Benchmark, console: &Console) -> Option<(&'static str, String)> {
+    let name = &benchmark.name;
+    if !report.power_off || said(report, &console.done).is_none() {
+        let what = format!("the guest ended before {name} had measured and powered it off");
+        return Some(("unexpected reboot", format!("{what}; {}", progress(report))));
+    }
+    report.runs.is_empty().then(|| {
+        let what = format!("{name} was done before the guest's init had said what it runs on");
+        ("too early", format!("{what}: {}", console.early))
+    })
 }
 
 fn progress(report: &Report) -> String {
@@ -206,8 +255,8 @@ pub fn samples(
     let mut failures = Vec::new();
     for (index, benchmark) in benchmarks.iter().enumerate() {
         for run in report.runs.iter().filter(|r| r.bench == index) {
-            match values(run, benchmark) {
-                Ok(values) => samples.extend(values.into_iter().map(|(metric, value)| Sample {
+            match values(report, run, benchmark) {
+                Ok(values) => samples.extend(values.into_iter().map(|(metric, value, iteration)| Sample {
                     cell: cell.clone(),
                     unit: benchmark.metrics[&metric].unit.clone(),
                     better: benchmark.metrics[&metric].better,
@@ -215,7 +264,7 @@ pub fn samples(
                     value,
                     kind,
                     boot: Some(boot),
-                    iteration: Some(run.iteration),
+                    iteration: Some(iteration),
                 })),
                 Err((what, detail)) => failures.push(Failure {
                     stage: Stage::Benchmark,
@@ -259,7 +308,13 @@ fn stack_left(report: &Report, cell: &CellId, boot: u32) -> Option<Sample> {
     })
 }
 
-fn values(run: &Run, benchmark: &Benchmark) -> Result<Vec<(String, f64)>, (String, String)> {
+/// Metric, value and iteration.
+type Value = (String, f64, u32);
+
+fn values(report: &Report, run: &Run, benchmark: &Benchmark) -> Result<Vec<Value>, (String, String)> {
+    if let Some(console) = &benchmark.console {
+        return on_console(report, benchmark, console);
+    }
     let last = || run.lines.iter().rev().take(3).rev().cloned().collect::<Vec<_>>().join(" | ");
     match &run.end {
         Some((RunEnd::Exit(0), _)) => {}
@@ -274,13 +329,29 @@ fn values(run: &Run, benchmark: &Benchmark) -> Result<Vec<(String, f64)>, (Strin
     if run.truncated {
         return Err(("output cut".into(), "it printed more than the guest agent keeps".into()));
     }
-    bench::parse(benchmark, &run.lines).map_err(|detail| ("no result".into(), detail))
+    let values = bench::parse(benchmark, &run.lines).map_err(|detail| ("no result".into(), detail))?;
+    Ok(values.into_iter().map(|(metric, value)| (metric, value, run.iteration)).collect())
+}
+
+/// Values of a benchmark that the kernel runs: those of a metric are numbered.
+fn on_console(
+    report: &Report,
+    benchmark: &Benchmark,
+    console: &Console,
+) -> Result<Vec<Value>, (String, String)> {
+    let ready = report.facts.get("ready").and_then(|ns| ns.parse().ok());
+    let read = bench::console::parse(benchmark, console, &report.said, ready);
+    let read = read.map_err(|(what, detail)| (what.to_owned(), detail))?;
+    let numbered = |(metric, values): (String, Vec<f64>)| {
+        (1..).zip(values).map(move |(number, value)| (metric.clone(), value, number))
+    };
+    Ok(read.into_iter().flat_map(numbered).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{GuestNeeds, Metric};
+    use crate::model::{ConsoleLine, GuestNeeds, Metric};
     use indexmap::IndexMap;
 
     fn benchmark() -> Benchmark {
@@ -296,6 +367,7 @@ mod tests {
             files: vec![],
             section: None,
             guest: GuestNeeds::default(),
+            console: None,
         }
     }
 
@@ -307,7 +379,97 @@ mod tests {
             vcpus: 4,
             shape: None,
             levels: Level::ALL.to_vec(),
+            params: vec![],
         }
+    }
+
+    /// A benchmark that the kernel runs: each `v` line is a sample.
+    fn by_kernel() -> Benchmark {
+        let line = ConsoleLine { holds: "^v ".into(), is: r"^v (?<index>\d+) (?<time>\d+)$".into() };
+        let console = Console {
+            module: "m".into(),
+            lines: vec![line],
+            done: "^done$".into(),
+            error: "^cannot ".into(),
+            early: "wait for longer".into(),
+            ..Console::default()
+        };
+        Benchmark { command: vec![], pattern: String::new(), console: Some(console), ..benchmark() }
+    }
+
+    fn powered_off() -> Report {
+        let begun = Run { lines: vec![], end: None, ..run(&[], None) };
+        Report {
+            bye: false,
+            runs: vec![begun],
+            said: ["[    1.000000] done", "v 0 7", "v 1 9"].map(str::to_owned).into(),
+            power_off: true,
+            ..good()
+        }
+    }
+
+    #[test]
+    fn a_benchmark_of_the_kernel_ends_the_boot_with_its_own_power_off() {
+        assert_eq!(fault(&powered_off(), &expected(), &[by_kernel()]), None);
+        let (samples, failures) =
+            samples(&powered_off(), &CellId("c".into()), 1, Kind::EmulatedInstructions, &[by_kernel()]);
+        assert!(failures.is_empty());
+        let values: Vec<_> = samples.iter().map(|s| (s.metric.as_str(), s.value, s.iteration)).collect();
+        assert_eq!(values, [("b.time", 7.0, Some(1)), ("b.time", 9.0, Some(2))]);
+        // Whoever has no such benchmark must hear the agent's good-bye.
+        assert_eq!(fault(&powered_off(), &expected(), &[benchmark()]).unwrap().0, "unexpected reboot");
+    }
+
+    #[test]
+    fn every_wrong_end_of_a_benchmark_of_the_kernel_is_named() {
+        let fault_of = |change: &dyn Fn(&mut Report)| {
+            let mut report = powered_off();
+            change(&mut report);
+            fault(&report, &expected(), &[by_kernel()]).unwrap()
+        };
+        let panic = Trouble { what: "panic", line: String::new() };
+        assert_eq!(fault_of(&|r| r.trouble = Some(panic.clone())).0, "panic");
+        assert_eq!(fault_of(&|r| r.ended = Some(Ended::Deadline)).0, "deadline");
+        assert_eq!(fault_of(&|r| r.power_off = false).0, "unexpected reboot");
+        assert_eq!(fault_of(&|r| drop(r.said.remove(0))).0, "unexpected reboot");
+        let (what, detail) = fault_of(&|r| r.runs.clear());
+        assert_eq!(what, "too early");
+        assert!(detail.ends_with(": wait for longer"), "{detail}");
+        assert_eq!(fault_of(&|r| r.facts = facts(&[("release", "6.11")])).0, "wrong guest");
+        // It says why before it could say anything else.
+        let (what, detail) = fault_of(&|r| {
+            r.said = vec!["cannot do that".into()];
+            r.runs.clear();
+            r.trouble = Some(panic.clone());
+        });
+        assert_eq!(what, "not measured");
+        assert!(detail.contains("cannot do that"), "{detail}");
+    }
+
+    #[test]
+    fn lines_that_are_no_result_fail_the_benchmark() {
+        for (line, what) in [("v 1 x", "damaged line"), ("v 0 1", "line twice"), ("v 3 1", "lines lost")] {
+            let mut report = powered_off();
+            report.said[2] = line.to_owned();
+            let (samples, failures) =
+                samples(&report, &CellId("c".into()), 1, Kind::EmulatedWallClock, &[by_kernel()]);
+            assert!(samples.is_empty());
+            assert_eq!((failures[0].what.as_str(), failures[0].stage), (what, Stage::Benchmark));
+        }
+    }
+
+    #[test]
+    fn ignored_parameters_are_a_fault_of_any_boot() {
+        let wants = Expected { params: vec![("m.n".into(), Some("2".into()))], ..expected() };
+        let of = |report: &Report, benchmarks: &[Benchmark]| fault(report, &wants, benchmarks);
+        let took = |mut report: Report| {
+            report.facts = facts(&[("param m.n", "2")]);
+            report
+        };
+        assert_eq!(of(&took(good()), &[benchmark()]), None);
+        assert_eq!(of(&took(powered_off()), &[by_kernel()]), None);
+        assert_eq!(of(&good(), &[benchmark()]).unwrap().0, "parameter ignored");
+        assert_eq!(of(&powered_off(), &[by_kernel()]).unwrap().0, "parameter ignored");
     }
 
     fn facts(pairs: &[(&str, &str)]) -> Facts {

@@ -392,6 +392,11 @@ pub(super) struct RawBenchmark {
     /// Arguments of a built-in, instead of its usual ones: an array, or one
     /// string in shell's quoting. Example: `args = "-s 512 -l 20 -g 10 -f 50 -P"`.
     pub args: Option<At<OneOrMany<String>>>,
+    /// Module parameters of a built-in that the kernel itself runs (`rcuscale`,
+    /// `refscale`, `kfree-scale`); an axis such as `"rcuscale.nwriters"` varies
+    /// one instead. Example: `params = { nreaders = 1, nwriters = 1 }`.
+    #[serde(default)]
+    pub params: Map<Scalar>,
     /// Program and arguments of your own benchmark: an array, or one string in
     /// shell's quoting (there is no shell in between).
     /// Example: `command = "mybench --loops 20"`.

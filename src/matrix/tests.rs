@@ -1585,3 +1585,85 @@ fn faults_of_tables_of_frames() {
     let bench = "[[benchmark]]\nname = \"frames\"\ncommand = \"x\"\npattern = '(?<t>.)'\nunit = \"s\"\nbetter = \"lower\"\n";
     one_more(bench, "\"frames\"", "`name` of a benchmark cannot be `frames`", "`frames`");
 }
+
+// Benchmarks that the kernel runs.
+
+/// As [`load_text`], with the benchmarks that there are.
+fn with_builtins(text: &str) -> Result<Matrix, Vec<(String, String)>> {
+    let ctx = Context { benchmarks: crate::bench::all().unwrap(), ..ctx() };
+    let told = |d: &crate::diag::Diagnostic| (d.message.clone(), d.help.clone());
+    parse("test.toml", text, dir(), &ctx).map_err(|e| e.faults.iter().map(told).collect())
+}
+
+#[test]
+fn parameters_of_the_kernels_own_benchmarks_are_on_its_command_line() {
+    let file = |boot: &str, bench: &str| format!("{GOOD}[boot]\n{boot}\n[[benchmark]]\n{bench}\n");
+    let cmdline = |boot: &str, bench: &str| with_builtins(&file(boot, bench)).unwrap().boot.cmdline;
+    assert_eq!(
+        cmdline("cmdline = \"quiet\"", "use = \"rcuscale\"\nparams = { nwriters = 2, gp_exp = true }"),
+        "quiet rcuscale.verbose=0 rcuscale.holdoff=20 rcuscale.nwriters=2 rcuscale.gp_exp=y"
+    );
+    assert_eq!(
+        cmdline("", "use = \"refscale\"\nparams = { holdoff = 60, scale_type = \"lock-irq\" }"),
+        "refscale.holdoff=60 refscale.scale_type=lock-irq"
+    );
+    let free = "cmdline = \"rcuscale.kfree-loops=9\"";
+    assert_eq!(
+        cmdline(free, "use = \"kfree-scale\""),
+        "rcuscale.kfree-loops=9 rcuscale.verbose=0 rcuscale.kfree_rcu_test=1",
+        "what is usual gives way"
+    );
+    let varied = GOOD.replace("OFFSTACK = ", "\"rcuscale.holdoff\" = [30, 40]\nOFFSTACK = ");
+    let m = with_builtins(&format!("{varied}[[benchmark]]\nuse = \"rcuscale\"\n")).unwrap();
+    assert_eq!(m.boot_of(m.cells.last().unwrap()).cmdline, "rcuscale.verbose=0 rcuscale.holdoff=40");
+    let twice = format!("{varied}[[benchmark]]\nuse = \"rcuscale\"\nparams = {{ holdoff = 50 }}\n");
+    let found = with_builtins(&twice).unwrap_err();
+    assert_eq!(found[0].0, "`rcuscale.holdoff` is given here and as an axis");
+    let m = with_builtins(&file("", "use = \"rcuscale\"")).unwrap();
+    let [bench] = m.benchmarks.as_slice() else { panic!("one benchmark") };
+    assert_eq!((bench.repeat, bench.command.len()), (1, 0));
+}
+
+#[test]
+fn faults_of_the_kernels_own_benchmarks() {
+    let fault = |boot: &str, bench: &str, message: &str, help: &str| {
+        let text = format!("{GOOD}[boot]\n{boot}\n[[benchmark]]\n{bench}\n");
+        let found = with_builtins(&text).unwrap_err();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].0, message);
+        assert!(found[0].1.contains(help), "{found:?}");
+    };
+    let rcuscale = |more: &str| format!("use = \"rcuscale\"\n{more}");
+    let own = "of a benchmark that the kernel itself runs";
+    fault("", &rcuscale("repeat = 3"), &format!("`repeat` {own}"), "[boot] boots = 3");
+    fault("", &rcuscale("timeout = \"1m\""), &format!("`timeout` {own}"), "[boot] deadline");
+    fault("", &rcuscale("args = \"-x\""), &format!("`args` {own}"), "params = { nwriters = 1 }");
+    fault("", &rcuscale("packages = [\"x\"]"), &format!("`packages` {own}"), "no program");
+    fault("", &rcuscale("files = [\"Cargo.toml\"]"), &format!("`files` {own}"), "no program");
+    fault(
+        "",
+        &rcuscale("params = { \"rcuscale.nwriters\" = 1 }"),
+        "`rcuscale.nwriters` cannot be a module parameter",
+        "without the module's, `rcuscale.`",
+    );
+    let blank = rcuscale("params = { scale_type = \"a b\" }");
+    fault("", &blank, "`scale_type` cannot be `a b`", "without blanks");
+    fault(
+        "cmdline = \"rcuscale.nwriters=1\"",
+        &rcuscale("params = { nwriters = 2 }"),
+        "`rcuscale.nwriters` is given here and in `[boot] cmdline`",
+        "keep one",
+    );
+    fault(
+        "",
+        &rcuscale("[[benchmark]]\nuse = \"hackbench\""),
+        "`rcuscale` is run by the kernel, which then powers off",
+        "a matrix file of its own",
+    );
+    fault(
+        "",
+        "use = \"hackbench\"\nparams = { nwriters = 1 }",
+        "`params` of a benchmark that is a program",
+        "args = ",
+    );
+}

@@ -47,13 +47,15 @@ pub(super) fn validate(
     let source = source(raw.source, &axes, check);
     let boot_raw = raw.boot.unwrap_or(At { value: RawBoot::default(), span: ROOT });
     let places = boot::places(&boot_raw);
-    let boot = boot::boot(boot_raw, &axes, check);
+    let mut boot = boot::boot(boot_raw, &axes, check);
     let coords = axes::coords(&mut axes, &raw.exclude, &raw.include, check);
     axes::labels(&raw.labels, &mut axes, check);
     let (kernel, set) = kernel::kernel(raw.kernel, &axes, check);
     let cells = axes.cells(&coords);
     axes::ids_fit(&cells, &axes, check);
-    let benchmarks = benchmarks::benchmarks(raw.benchmark, &axes, check);
+    let given = benchmarks::Given { axes: &axes, cmdline: &boot.cmdline };
+    let benchmarks = benchmarks::benchmarks(raw.benchmark, given, check);
+    boot.cmdline = benchmarks.on_command_line(boot.cmdline);
     let tables = tables::tables(raw.table, &name, &axes, &cells, &benchmarks, check);
     let words = benchmarks.list.iter().flat_map(|b| &b.command).chain([&boot.cmdline]);
     let words: Vec<&str> = words.map(String::as_str).collect();

@@ -86,6 +86,7 @@ pub(super) fn results(layout: Layout) -> Results {
                 files: vec![],
                 section: None,
                 guest: crate::model::GuestNeeds::default(),
+                console: None,
             }],
             tables: vec![spec],
         },

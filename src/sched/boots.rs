@@ -13,7 +13,7 @@ use crate::boot::guest::{self, GuestFiles};
 use crate::boot::machine::{Host, Kvm, Machine};
 use crate::boot::session::Session;
 use crate::boot::verdict::{self, Expected, Report};
-use crate::boot::{compiled, kvm};
+use crate::boot::{compiled, kvm, params};
 use crate::cache::{Inputs, sync_tree, write_whole};
 use crate::event::{Event, Job};
 use crate::kernel::build::Built;
@@ -258,6 +258,7 @@ impl Runner<'_> {
             vcpus: boot.vcpus,
             shape: boot.shape().ok().flatten(),
             levels: self.targets[&cell.arch].arch.qemu.topology.clone(),
+            params: params::asked(&boot.cmdline),
         }
     }
 }
@@ -303,6 +304,7 @@ fn keep_boot_evidence(
         "stack_left": report.stack_left,
         "fault": fault.map(|(what, detail)| format!("{what}: {detail}")),
         "runs": runs,
+        "console_results": report.said,
     });
     write_whole(&dir.join("boot.json"), &serde_json::to_vec_pretty(&evidence)?)?;
     // Before anything is recorded that it is to prove.
@@ -315,7 +317,9 @@ fn summary(samples: &[Sample]) -> String {
     for sample in samples {
         metrics.entry((&sample.metric, &sample.unit)).or_default().push(sample.value.to_string());
     }
-    let texts =
-        metrics.into_iter().map(|((metric, unit), values)| format!("{metric} {} {unit}", values.join(" ")));
+    let texts = metrics.into_iter().map(|((metric, unit), values)| match values.len() {
+        0..=10 => format!("{metric} {} {unit}", values.join(" ")),
+        n => format!("{metric} {n} values"),
+    });
     texts.collect::<Vec<_>>().join(", ")
 }

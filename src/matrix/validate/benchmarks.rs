@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 use regex::Regex;
 
-use super::axes::Axes;
+use super::axes::{Axes, text_of};
 use super::{Check, is_name};
 use crate::matrix::BenchmarkDef;
 use crate::matrix::hint::{quoted, suggest};
-use crate::matrix::raw::{At, RawBenchmark, RawMetric};
+use crate::matrix::raw::{At, Map, RawBenchmark, RawMetric, Scalar};
 use crate::matrix::read::ROOT;
-use crate::model::{Benchmark, GuestNeeds, Metric};
+use crate::model::{Benchmark, Console, GuestNeeds, Metric};
 
 /// First parts of the names of metrics that no benchmark gives; none can have them.
 const OWN_METRICS: [&str; 5] = ["vmlinux", "image", "boot", "frames", "stack"];
@@ -26,6 +26,8 @@ pub(super) struct Benchmarks {
     lost: Vec<String>,
     /// Whether there are benchmarks of which not even the name is known.
     nameless: bool,
+    /// Names of those that the kernel runs.
+    ends: Vec<At<String>>,
 }
 
 impl Benchmarks {
@@ -35,6 +37,17 @@ impl Benchmarks {
         self.list.iter().flat_map(of).collect()
     }
 
+    /// The kernel's command line with the parameters that benchmarks add to it.
+    pub fn on_command_line(&self, mut cmdline: String) -> String {
+        for console in self.list.iter().filter_map(|b| b.console.as_ref()) {
+            for (name, value) in &console.params {
+                let space = if cmdline.is_empty() { "" } else { " " };
+                cmdline += &format!("{space}{}.{name}={value}", console.module);
+            }
+        }
+        cmdline
+    }
+
     /// Whether `metric` may belong to a benchmark that is faulty.
     pub fn may_have(&self, metric: &str) -> bool {
         let bench = metric.split_once('.').map_or(metric, |(bench, _)| bench);
@@ -42,7 +55,7 @@ impl Benchmarks {
     }
 }
 
-pub(super) fn benchmarks(raw: Vec<At<RawBenchmark>>, axes: &Axes, check: &mut Check) -> Benchmarks {
+pub(super) fn benchmarks(raw: Vec<At<RawBenchmark>>, given: Given<'_>, check: &mut Check) -> Benchmarks {
     let mut all = Benchmarks { nameless: check.gone.has(&ROOT, "benchmark"), ..Benchmarks::default() };
     let mut names = HashSet::new();
     for At { value: raw, span } in raw {
@@ -55,10 +68,21 @@ pub(super) fn benchmarks(raw: Vec<At<RawBenchmark>>, axes: &Axes, check: &mut Ch
             let help = format!("tell them apart: name = \"{}-2\"", name.value);
             check.fault(&name.span, message, help);
         }
-        match benchmark(&name.value, raw, &span, axes, check) {
-            Some(benchmark) => all.list.push(benchmark),
+        match benchmark(&name.value, raw, &span, given, check) {
+            Some(benchmark) => {
+                all.ends.extend(benchmark.console.as_ref().map(|_| name));
+                all.list.push(benchmark);
+            }
             None => all.lost.push(name.value),
         }
+    }
+    if let (Some(ends), true) = (all.ends.first(), all.list.len() > 1) {
+        let message = format!("`{}` is run by the kernel, which then powers off", ends.value);
+        check.fault(
+            &ends.span,
+            message,
+            "no other benchmark can be beside it: give it a matrix file of its own",
+        );
     }
     all
 }
@@ -88,17 +112,24 @@ fn benchmark(
     name: &str,
     raw: RawBenchmark,
     span: &Range<usize>,
-    axes: &Axes,
+    given: Given<'_>,
     check: &mut Check,
 ) -> Option<Benchmark> {
-    let own_files = raw.files.as_ref().map(|list| files(list, axes, check));
+    let own_files = raw.files.as_ref().map(|list| files(list, given.axes, check));
     let own_packages = raw.packages.as_ref().map(|list| check.packages(list));
-    let repeat = check.number_or("repeat", raw.repeat.as_ref(), 1..=10_000, 5);
+    let mut repeat = check.number_or("repeat", raw.repeat.as_ref(), 1..=10_000, 5);
     let timeout_s = check.seconds("timeout", raw.timeout.as_ref(), 300);
     let what = match raw.builtin.clone() {
-        Some(builtin) => from_builtin(&builtin, &raw, check),
+        Some(builtin) => from_builtin(&builtin, &raw, given, check),
         None => from_own(&raw, span, check),
     }?;
+    if what.console.is_some() {
+        repeat = 1;
+        needs_no_program(&raw, check);
+    } else if let Some((key, _)) = raw.params.first() {
+        let help = "only the kernel's own benchmarks have some: args = \"-s 512\" for a program";
+        check.fault(&key.span, "`params` of a benchmark that is a program", help);
+    }
     let mut guest = what.guest;
     let mut usual = what.packages;
     // Whoever brings the program does not want the distribution's.
@@ -117,7 +148,28 @@ fn benchmark(
         packages: own_packages.unwrap_or(usual),
         files: own_files.unwrap_or_default(),
         guest,
+        console: what.console,
     })
+}
+
+/// Faults for what only programs can have.
+fn needs_no_program(raw: &RawBenchmark, check: &mut Check) {
+    let foreign = [
+        (
+            "args",
+            raw.args.as_ref().map(|at| &at.span),
+            "params = { nwriters = 1 } sets its module's parameters",
+        ),
+        ("repeat", raw.repeat.as_ref().map(|at| &at.span), "it runs once a boot: [boot] boots = 3"),
+        ("timeout", raw.timeout.as_ref().map(|at| &at.span), "set [boot] deadline"),
+        ("packages", raw.packages.as_ref().map(|at| &at.span), "it has no program"),
+        ("files", raw.files.as_ref().map(|at| &at.span), "it has no program"),
+    ];
+    for (key, span, help) in foreign {
+        if let Some(span) = span {
+            check.fault(span, format!("`{key}` of a benchmark that the kernel itself runs"), help);
+        }
+    }
 }
 
 /// What a built-in and a user's own benchmark say in different ways.
@@ -128,9 +180,10 @@ struct What {
     metrics: IndexMap<String, Metric>,
     packages: Vec<String>,
     guest: GuestNeeds,
+    console: Option<Console>,
 }
 
-fn from_builtin(at: &At<String>, raw: &RawBenchmark, check: &mut Check) -> Option<What> {
+fn from_builtin(at: &At<String>, raw: &RawBenchmark, given: Given<'_>, check: &mut Check) -> Option<What> {
     let foreign = [
         ("command", raw.command.as_ref().map(|at| &at.span)),
         ("pattern", raw.pattern.as_ref().map(|at| &at.span)),
@@ -156,12 +209,75 @@ fn from_builtin(at: &At<String>, raw: &RawBenchmark, check: &mut Check) -> Optio
         check.fault(&at.span, format!("unknown benchmark `{}`", at.escape_debug()), help);
         return None;
     };
-    let BenchmarkDef { name: _, program, leading, args: usual, pattern, section, metrics, packages, guest } =
-        known.clone();
-    let mut command = vec![program];
-    command.extend(leading);
-    command.extend(args.unwrap_or(usual));
-    Some(What { command, pattern, section, metrics, packages, guest })
+    let BenchmarkDef {
+        name: _,
+        program,
+        leading,
+        args: usual,
+        pattern,
+        section,
+        metrics,
+        packages,
+        guest,
+        console,
+    } = known.clone();
+    let mut command = Vec::new();
+    if console.is_none() {
+        command.push(program);
+        command.extend(leading);
+        command.extend(args.unwrap_or(usual));
+    }
+    let console = console.map(|console| with_params(console, &raw.params, given, check));
+    Some(What { command, pattern, section, metrics, packages, guest, console })
+}
+
+/// Kernel parameters that the matrix file gives beside a benchmark's own.
+#[derive(Clone, Copy)]
+pub(super) struct Given<'a> {
+    pub axes: &'a Axes,
+    /// `[boot] cmdline`
+    pub cmdline: &'a str,
+}
+
+impl Given<'_> {
+    /// Where a parameter is given, if it is.
+    fn place(self, parameter: &str) -> Option<&'static str> {
+        // The kernel takes both for the same.
+        let same = |name: &str| name.replace('-', "_") == parameter.replace('-', "_");
+        if self.axes.names().any(same) {
+            return Some("as an axis");
+        }
+        let mut words = self.cmdline.split_whitespace();
+        words.any(|word| same(word.split('=').next().unwrap_or_default())).then_some("in `[boot] cmdline`")
+    }
+}
+
+/// The benchmark with the parameters that it adds to the kernel's command line:
+/// the file's own, and the usual ones that are given nowhere.
+fn with_params(mut console: Console, params: &Map<Scalar>, given: Given<'_>, check: &mut Check) -> Console {
+    let full = |name: &str| format!("{}.{name}", console.module);
+    let mut own = console.params.clone();
+    own.retain(|name, _| given.place(&full(name)).is_none());
+    for (key, at) in params {
+        let value = text_of(at, check.text);
+        let graphic = value.chars().all(|c| c.is_ascii_graphic() && c != '"');
+        if !is_name(key, "_-") {
+            let message = format!("`{}` cannot be a module parameter", key.escape_debug());
+            let help =
+                format!("its name without the module's, `{}.`: params = {{ nwriters = 1 }}", console.module);
+            check.fault(&key.span, message, help);
+        } else if let Some(place) = given.place(&full(key)) {
+            let message = format!("`{}` is given here and {place}", full(key));
+            check.fault(&key.span, message, "keep one of them");
+        } else if value.is_empty() || !graphic {
+            let message = format!("`{}` cannot be `{}`", key.value, value.escape_debug());
+            let help = "a word without blanks or quotes: it stands on the kernel's command line";
+            check.fault(&at.span, message, help);
+        }
+        own.insert(key.value.clone(), value);
+    }
+    console.params = own;
+    console
 }
 
 fn from_own(raw: &RawBenchmark, span: &Range<usize>, check: &mut Check) -> Option<What> {
@@ -206,6 +322,7 @@ fn from_own(raw: &RawBenchmark, span: &Range<usize>, check: &mut Check) -> Optio
         metrics,
         packages: Vec::new(),
         guest: GuestNeeds::default(),
+        console: None,
     })
 }
 
