@@ -591,6 +591,86 @@ fn every_way_to_fail_is_named_and_never_a_number() {
     assert!(console.contains("\x1b[2J"), "evidence is kept as it came");
 }
 
+// --- benchmarks that the kernel runs ---
+
+/// A kernel of its own for each of `modes`, with rcuscale as its benchmark.
+fn rcuscale(modes: &[&str], params: &str) -> String {
+    format!(
+        r#"
+[source]
+path = "linux"
+[axes]
+arch = ["riscv64"]
+NR_CPUS = [64]
+STAND_IN_QEMU = {modes:?}
+[kernel]
+base = "allnoconfig"
+[boot]
+vcpus = 2
+[[benchmark]]
+use = "rcuscale"
+params = {{ {params} }}
+[[table]]
+title = "mean"
+metric = "rcuscale.duration"
+columns = "NR_CPUS"
+rows = "STAND_IN_QEMU"
+[[table]]
+title = "ratio"
+metric = "rcuscale.ratio"
+columns = "NR_CPUS"
+rows = "STAND_IN_QEMU"
+"#
+    )
+}
+
+#[test]
+fn results_of_the_kernels_own_benchmark_are_read_from_its_console() {
+    let modes = [
+        // Of 13000.4, 121004, 115000 and 219000 us.
+        ("good", "117001.1000"),
+        ("drop", "FAILED(lines lost)"),
+        ("damage", "FAILED(damaged line)"),
+        ("early", "FAILED(too early)"),
+        ("refuse", "FAILED(not measured)"),
+        ("panic", "FAILED(panic)"),
+        ("reboot", "FAILED(unexpected reboot)"),
+    ];
+    let lab = Lab::new(&rcuscale(&modes.map(|(mode, _)| mode), "nreaders = 1, nwriters = 1"));
+    let done = lab.run().code(1).says(&[
+        "FAILED (benchmark, lines lost)",
+        "rcuscale run 1: of 0 the kernel has 4 values, the console 3; missing: 2; it says: ** 1 printk messages dropped **; evidence: ",
+        "121[   22.610000] something else' is not as the kernel prints it",
+        "before the guest's init had said what it runs on: let the test wait for longer: params = { holdoff = 60 }",
+        "the console says: [    0.300000] rcu-scale: invalid scale type: \"rcc\"",
+    ]);
+    assert_eq!(rows(&done.stdout, "mean"), modes.map(|(mode, field)| format!("{mode}/us {field}")));
+    contains(&done.stdout, &["mean of 4 runs in 1 boot"]);
+    let records = lab.read("run/records.jsonl");
+    assert_eq!(records.matches(r#""metric":"rcuscale.duration""#).count(), 4);
+    assert_eq!(records.matches(r#""metric":"rcuscale.grace_periods","value":4.0"#).count(), 1);
+    let boot = lab.boot("riscv64-NR_CPUS=64-STAND_IN_QEMU=good");
+    assert_eq!(boot["guest"]["param rcuscale.nwriters"], "1");
+    assert_eq!(boot["console_results"].as_array().unwrap().len(), 7);
+}
+
+#[test]
+fn a_parameter_that_no_module_takes_fails_the_cell() {
+    let lab = Lab::new(&rcuscale(&["no-module"], "nwritrs = 1"));
+    let began = Instant::now();
+    let done = lab
+        .run()
+        .code(1)
+        .says(&["rcuscale.nwritrs did nothing that shows: module rcuscale has no parameter nwritrs"]);
+    assert!(began.elapsed() < Duration::from_secs(60), "a kernel that will not end is not waited for");
+    assert_eq!(rows(&done.stdout, "mean"), ["no-module/us FAILED(parameter ignored)"]);
+
+    // The same for any boot.
+    let lab = Lab::new(&column("STAND_IN_QEMU", &["good"], "cmdline = \"nosuch.thing=1\""));
+    let done = lab.run().code(1).says(&["nosuch.thing did nothing: the kernel has no module nosuch"]);
+    assert_eq!(rows(&done.stdout, "time"), ["good/s FAILED(parameter ignored)"]);
+}
+
 #[test]
 fn silent_guests_are_ended() {
     let lab = Lab::new(&column("STAND_IN_QEMU", &["hang", "no-output"], "silence = \"3s\""));
