@@ -639,7 +639,7 @@ fn results_of_the_kernels_own_benchmark_are_read_from_its_console() {
     let lab = Lab::new(&rcuscale(&modes.map(|(mode, _)| mode), "nreaders = 1, nwriters = 1"));
     let done = lab.run().code(1).says(&[
         "FAILED (benchmark, lines lost)",
-        "rcuscale run 1: of 0 the kernel has 4 values, the console 3; missing: 2; it says: ** 1 printk messages dropped **; evidence: ",
+        "rcuscale run 1: of series 0 the kernel has 4 values, the console 3; missing: 2; it says: ** 1 printk messages dropped **; evidence: ",
         "121[   22.610000] something else' is not as the kernel prints it",
         "before the guest's init had said what it runs on: let the test wait for longer: params = { holdoff = 60 }",
         "the console says: [    0.300000] rcu-scale: invalid scale type: \"rcc\"",

@@ -163,13 +163,13 @@ impl Read {
             if there as u64 != *count {
                 let missing = self.missing(series, console.first, *count);
                 return Err(format!(
-                    "of {series} the kernel has {count} values, the console {there}; missing: {missing}"
+                    "of series {series} the kernel has {count} values, the console {there}; missing: {missing}"
                 ));
             }
         }
         let counted = |series: &&String| self.counts.is_empty() || self.counts.contains_key(*series);
         if let Some(series) = self.samples.keys().find(|series| !counted(series)) {
-            return Err(format!("of {series} there is no count of values"));
+            return Err(format!("of series {series} there is no count of values"));
         }
         let there: usize = self.samples.values().map(BTreeSet::len).sum();
         let total = console.total.as_ref().and_then(|name| self.values.get(name)?.first());
@@ -182,7 +182,9 @@ impl Read {
                 || numbers.last().is_some_and(|last| last - console.first >= numbers.len() as u64)
         };
         match self.samples.iter().find(|(_, numbers)| odd(numbers)) {
-            Some((series, _)) => Err(format!("the numbers of the values {series} are not consecutive")),
+            Some((series, _)) => {
+                Err(format!("the numbers of the values of series {series} are not consecutive"))
+            }
             None => Ok(()),
         }
     }
@@ -338,10 +340,10 @@ mod tests {
             RCUSCALE.lines().filter(|l| !l.contains(part)).map(|l| format!("{l}\n")).collect()
         };
         let lost = |part: &str, detail: &str| fails("rcuscale", &without(part), "lines lost", detail);
-        lost(" 1 115000000", "of 0 the kernel has 3 values, the console 2; missing: 1");
-        lost(" 1 121004000", "of 1 the kernel has 2 values, the console 1; missing: 1");
-        lost("   0 writer-duration", "of 0 the kernel has 3 values, the console 0; missing: 0, 1, 2");
-        lost("writer 1 gps", "of 1 ");
+        lost(" 1 115000000", "of series 0 the kernel has 3 values, the console 2; missing: 1");
+        lost(" 1 121004000", "of series 1 the kernel has 2 values, the console 1; missing: 1");
+        lost("   0 writer-duration", "of series 0 the kernel has 3 values, the console 0; missing: 0, 1, 2");
+        lost("writer 1 gps", "of series 1 ");
         lost(" batches:", "no line with ' batches:'");
         lost("writer-duration", "no line with 'writer-duration'");
         lost("scale: writer", "no line with");
@@ -358,7 +360,7 @@ mod tests {
     #[test]
     fn a_series_without_its_count_is_noticed() {
         let text = RCUSCALE.replace("[   22.650000] rcu-scale: writer 1 gps: 2\n", "");
-        fails("rcuscale", &text, "lines lost", "of 1 there is no count");
+        fails("rcuscale", &text, "lines lost", "of series 1 there is no count");
     }
 
     #[test]

@@ -284,8 +284,11 @@ pub fn samples(
     (samples, failures)
 }
 
-/// The kernel options without which a benchmark is known to fail.
+/// The kernel options without which a benchmark's program is known to fail.
 fn fragments(benchmark: &Benchmark) -> String {
+    if benchmark.console.is_some() {
+        return String::new();
+    }
     let names: Vec<_> = benchmark.guest.fragments.iter().map(|name| format!("\"{name}\"")).collect();
     if names.is_empty() {
         return String::new();
