@@ -179,6 +179,7 @@ mod tests {
         }
     }
 
+    #[test]
     fn power_off_is_told_from_a_restart() {
         assert!(powers_off("[   22.700000] reboot: Power down"));
         assert!(!powers_off("[   22.700000] reboot: Restarting system"));

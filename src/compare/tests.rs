@@ -215,6 +215,7 @@ fn with_benchmark(mut run: Run, args: &str) -> Run {
         files: vec![],
         section: None,
         guest: Default::default(),
+        console: None,
     });
     run
 }
