@@ -63,3 +63,29 @@ fn every_message_is_understood_and_the_topology_is_told_once() {
     }
     assert_eq!(told, protocol::count_cpus(nodes).unwrap_or(0), "one for each of {nodes}");
 }
+
+#[test]
+fn it_waits_for_the_kernels_own_benchmark_once_all_is_said() {
+    let messages = dry_run("await-kernel\n");
+    // A dry run does not wait.
+    let [.., Message::Fact(ready, at), Message::Begin { bench: 0, iteration: 1 }, Message::Bye] =
+        messages.as_slice()
+    else {
+        panic!("{messages:?}")
+    };
+    assert_eq!(ready, "ready");
+    assert!(at.parse::<u64>().unwrap() > 0);
+}
+
+#[test]
+fn every_module_parameter_of_the_command_line_is_reported() {
+    let cmdline = std::fs::read_to_string("/proc/cmdline").unwrap();
+    let messages = dry_run("");
+    for (name, _) in matrix::boot::params::asked(&cmdline) {
+        let told = |m: &Message| {
+            let keys = [format!("param {name}"), format!("no-param {name}")];
+            matches!(m, Message::Fact(key, _) if keys.contains(key))
+        };
+        assert!(messages.iter().any(told), "{name}: {messages:?}");
+    }
+}
