@@ -209,6 +209,49 @@ fn faults_are_named(cache: &Path) {
     }
 }
 
+/// A patch as an axis, NUMA nodes that the guest shows, function costs during
+/// boot and hotplug: the patch is cheaper where it says so, in counted instructions.
+#[test]
+#[ignore = "builds real kernels"]
+fn a_patch_is_compared_with_what_it_patches() {
+    let cache = room("cache");
+    let run = fresh("topology");
+    let out = matrix(&cache, &["run", "matrices/topology-span.toml", "--output", run.to_str().unwrap()]);
+    println!("{}", text(&out.stdout));
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stdout));
+    let results = store::load(&run).unwrap();
+    let mean = |cell: usize, metric: &str| {
+        let cell = &results.matrix.cells[cell].id;
+        let values = results.samples.iter().filter(|s| s.cell == *cell && s.metric == metric);
+        let values: Vec<f64> = values.map(|s| s.value).collect();
+        values.iter().sum::<f64>() / values.len() as f64
+    };
+    for metric in ["boot-domains.total", "hotplug-domains.mean"] {
+        let (before, after) = (mean(0, metric), mean(1, metric));
+        assert!(after > 0.0 && after < 0.9 * before, "{metric}: {before} {after}");
+    }
+    assert!(mean(0, "offline-half.offline_total") > mean(0, "offline-one.offline_mean"));
+}
+
+/// The kernel's own benchmark, on a patched kernel, read from the console.
+#[test]
+#[ignore = "builds real kernels"]
+fn every_grace_period_that_the_kernel_measured_is_there() {
+    let cache = room("cache");
+    let run = fresh("rcuscale");
+    let out = matrix(&cache, &["run", "matrices/rcuscale-offsets.toml", "--output", run.to_str().unwrap()]);
+    println!("{}", text(&out.stdout));
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stdout));
+    assert_eq!(text(&out.stdout).matches("Grace periods: 101 Batches: 1 Ratio: 101\n").count(), 2);
+    let results = store::load(&run).unwrap();
+    for cell in &results.matrix.cells {
+        let durations =
+            results.samples.iter().filter(|s| s.cell == cell.id && s.metric == "rcuscale.duration");
+        assert!(durations.clone().all(|s| s.value > 0.0));
+        assert_eq!(durations.count(), 101);
+    }
+}
+
 /// The guest that KVM is tried with powers off, on emulated processors too.
 #[tokio::test]
 #[ignore = "needs cross toolchains and emulators"]
