@@ -347,6 +347,9 @@ pub struct History {
     /// Form of the tables
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+    /// Write a page with a plot for each cell as well
+    #[arg(long, value_name = "FILE", requires = "metric")]
+    pub html: Option<PathBuf>,
 }
 
 /// Changes of the history.

@@ -62,7 +62,7 @@ fn page_loads_nothing_and_escapes_what_guests_say() {
     let results = results();
     let tables = report::tables(&results);
     let about = [("processor".to_owned(), "A & B".to_owned())];
-    let page = html::render(&html::Page { title: "t<i>", tables: &tables, about: &about });
+    let page = html::render(&html::Page { title: "t<i>", tables: &tables, about: &about, along_rows: false });
     assert!(page.starts_with("<!DOCTYPE html>"));
     for outside in ["http://", "https://", "src=", "<link", "<script", "url("] {
         assert!(!page.contains(outside), "{outside}");
@@ -88,4 +88,23 @@ fn kernels_without_frames_are_built_all_the_same() {
     let json: serde_json::Value = serde_json::from_str(&kcidb::render(&results, run).unwrap()).unwrap();
     assert_ne!(json["builds"][0]["status"], "FAIL");
     assert_eq!((&json["tests"][0]["path"], &json["tests"][0]["status"]), (&"frames".into(), &"ERROR".into()));
+}
+
+#[test]
+fn runs_one_after_the_other_are_one_line() {
+    let mut table = report::tables(&results()).remove(0);
+    // A column of values as the history has it, one of them missing.
+    let last = table.header.len() - 1;
+    table.header.swap(1, last);
+    table.header.truncate(2);
+    table.rows.truncate(2);
+    for row in &mut table.rows {
+        row.swap(1, last);
+        row.truncate(2);
+    }
+    table.rows.push(vec![report::Field::Text("later".into()), report::Field::Missing]);
+    let page = html::Page { title: "m", tables: &[table], about: &[], along_rows: true };
+    let text = html::render(&page);
+    assert_eq!(text.matches("<g class=\"series ").count(), 1);
+    assert_eq!(text.matches("<circle").count(), 2);
 }

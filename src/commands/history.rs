@@ -11,7 +11,7 @@ use crate::compare::{self, Change, Observed, Side, Values, judged};
 use crate::history::{Added, Entry, History};
 use crate::matrix::select;
 use crate::model::{Cell, CellId, Statistic};
-use crate::report::{self, Column, Field, Measured, Table};
+use crate::report::{self, Column, Field, Measured, Table, html};
 use crate::store::{Run, short};
 
 /// Widest revision in a table.
@@ -36,6 +36,10 @@ pub fn history(args: &cli::History, store: Option<PathBuf>, talk: Talk) -> anyho
         None => vec![list(&history, args.limit)?],
         Some(metric) => over_time(&history, metric, args)?,
     };
+    if let (Some(file), Some(metric)) = (&args.html, &args.metric) {
+        let page = html::Page { title: metric, tables: &tables, about: &[], along_rows: true };
+        fs_err::write(file, html::render(&page))?;
+    }
     print(&report::render(&tables, args.format))?;
     Ok(Ending::Good)
 }

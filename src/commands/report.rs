@@ -41,7 +41,12 @@ pub fn written(dir: &Path, results: &Results, tables: &[Table], form: Form) -> a
         Form::Html => {
             // Recorded results of others have no record of a machine.
             let about = info().map(|info| about(&info)).unwrap_or_default();
-            html::render(&html::Page { title: &results.matrix.name, tables, about: &about })
+            html::render(&html::Page {
+                title: &results.matrix.name,
+                tables,
+                about: &about,
+                along_rows: false,
+            })
         }
         Form::Kcidb => {
             let info = info()?;

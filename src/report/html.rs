@@ -16,6 +16,8 @@ pub struct Page<'a> {
     pub tables: &'a [Table],
     /// What ran, on what: name and value.
     pub about: &'a [(String, String)],
+    /// Whether the rows of tables follow each other in time, so that plots go along them.
+    pub along_rows: bool,
 }
 
 const STYLE: &str = include_str!("page.css");
@@ -36,7 +38,7 @@ pub fn render(page: &Page<'_>) -> String {
             }
             body {
                 h1 { (page.title) }
-                @for table in page.tables { (section(table)) }
+                @for table in page.tables { (section(table, page.along_rows)) }
                 @if !page.about.is_empty() {
                     h2 { "Measured with" }
                     dl { @for (name, value) in page.about { dt { (name) } dd { (value) } } }
@@ -47,12 +49,12 @@ pub fn render(page: &Page<'_>) -> String {
     markup.into_string()
 }
 
-fn section(table: &Table) -> Markup {
+fn section(table: &Table, along_rows: bool) -> Markup {
     html! {
         section {
             h2 { (table.title) }
             @if let Some(block) = &table.block { h3 { (block) } }
-            @if let Some(plot) = plot_of(table) {
+            @if let Some(plot) = if along_rows { trend_of(table) } else { plot_of(table) } {
                 @if let Some(svg) = plot::svg(&plot) {
                     figure {
                         (svg)
@@ -109,6 +111,23 @@ fn story(field: &Field) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The measured column of a table whose rows follow each other in time.
+fn trend_of(table: &Table) -> Option<Plot> {
+    let label = table.header.iter().position(|c| c.label)?;
+    let measured = |row: &Vec<Field>| row.iter().find_map(|f| f.measured().cloned());
+    let first = table.rows.iter().find_map(measured)?;
+    let point = |row: &Vec<Field>| {
+        let m = measured(row).filter(|m| m.unit == first.unit)?;
+        Some(Point { value: m.value, low: m.estimate.min, high: m.estimate.max })
+    };
+    let name = table.block.clone().unwrap_or_else(|| first.metric.clone());
+    Some(Plot {
+        unit: first.unit.clone(),
+        categories: table.rows.iter().map(|row| row[label].text().into_owned()).collect(),
+        series: vec![Series { label: name, points: table.rows.iter().map(point).collect() }],
+    })
 }
 
 /// The measured rows of a table whose columns can be an axis: more than one
