@@ -356,6 +356,10 @@ pub struct Boot {
     /// every cell; otherwise all boots have the same seed.
     #[serde(default)]
     pub perturb: bool,
+    /// Regular expressions of console lines that are no trouble, whatever they
+    /// look like.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
 }
 
 #[cfg(test)]
@@ -375,6 +379,7 @@ impl Boot {
             firmware: Firmware::Auto,
             online: Online::Auto,
             perturb: false,
+            allow: Vec::new(),
         }
     }
 }

@@ -671,6 +671,19 @@ fn a_parameter_that_no_module_takes_fails_the_cell() {
     assert_eq!(rows(&done.stdout, "time"), ["good/s FAILED(parameter ignored)"]);
 }
 
+/// A warning makes a boot invalid, unless the matrix file knows it.
+#[test]
+fn a_warning_counts_unless_it_is_allowed() {
+    let run = |allow: &str| {
+        let lab = Lab::new(&column("STAND_IN_QEMU", &["warn"], allow));
+        let status = if allow.contains("stand-in") { 0 } else { 1 };
+        rows(&lab.run().code(status).stdout, "time").remove(0)
+    };
+    assert_eq!(run(""), "warn/s FAILED(warning)");
+    assert_eq!(run("allow = ['at lib/other\\.c']"), "warn/s FAILED(warning)");
+    assert!(run("allow = ['WARNING: .* at lib/stand-in\\.c']").starts_with("warn/s 0."));
+}
+
 #[test]
 fn silent_guests_are_ended() {
     let lab = Lab::new(&column("STAND_IN_QEMU", &["hang", "no-output"], "silence = \"3s\""));

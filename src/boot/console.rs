@@ -24,7 +24,7 @@ pub enum Phase {
 }
 
 /// Names and patterns of trouble; of several that match one line the first counts.
-const TROUBLE: [(&str, &str); 13] = [
+const TROUBLE: [(&str, &str); 14] = [
     (
         "init died",
         r"Kernel panic - not syncing: (Attempted to kill init|No working init found|Requested init)",
@@ -38,6 +38,7 @@ const TROUBLE: [(&str, &str); 13] = [
     ("bug", r"kernel BUG at |\bBUG: "),
     ("hung task", r"INFO: task .+ blocked for more than \d+ seconds"),
     ("rcu stall", r"rcu: INFO: rcu_\w+ .*detected.*stall|rcu: INFO: rcu_\w+ kthread .*starved"),
+    ("warning", r"\bWARNING: (CPU: \d|\S+:\d+ at |possible |suspicious |inconsistent |bad unlock )"),
     ("out of memory", r"Out of memory: Kill|invoked oom-killer"),
     ("init died", r"(Failed to execute /init|Run /init as init process failed)"),
     // Its warnings say `warning:` at this place.
@@ -129,6 +130,12 @@ mod tests {
                 "[   21.0] rcu: INFO: rcu_sched detected expedited stalls on CPUs/tasks: { 0-... }",
                 "rcu stall",
             ),
+            (
+                "[    0.3] WARNING: CPU: 0 PID: 1 at kernel/sched/topology.c:2428 build_sched_domains+0x9/0x9",
+                "warning",
+            ),
+            ("[    0.3] WARNING: kernel/smp.c:9 at smp_call_function+0x1/0x2, CPU#1: init/1", "warning"),
+            ("[    0.3] WARNING: possible circular locking dependency detected", "warning"),
             ("[    9.0] Out of memory: Killed process 80 (hackbench) total-vm:2048kB", "out of memory"),
             ("[    9.0] hackbench invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0", "out of memory"),
             ("qemu-system-riscv64: could not load kernel 'Image'", "qemu refused"),
@@ -146,6 +153,7 @@ mod tests {
             "[    0.0] rcu: Hierarchical RCU implementation.",
             "[    0.0] Kernel command line: console=ttyS0 panic=-1 oops=panic",
             "[    0.1] SMP: Total of 4 processors activated.",
+            "[    0.0] random: crng init done; WARNING: none of yours",
             "qemu-system-riscv64: warning: the feature is not supported, invalid or so",
             "[    0.1] rcu: \tRCU CPU stall warnings timeout set to 21",
             "\u{fffd}\u{fffd}",

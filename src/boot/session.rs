@@ -10,6 +10,7 @@ use anyhow::Context;
 use fs_err as fs;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
+use regex::bytes::RegexSet;
 use tokio::net::unix::pipe;
 
 use super::argv::{self, Guest};
@@ -167,6 +168,8 @@ struct Listener<'a, S> {
     began: Instant,
     last_heard: Instant,
     phase: Option<Phase>,
+    /// Lines that are no trouble, whatever they look like.
+    allowed: RegexSet,
     /// Where the results are on the console: what to listen for.
     filter: Option<Filter>,
 }
@@ -183,6 +186,7 @@ impl<'a, S: FnMut(String)> Listener<'a, S> {
             results: fs::File::create(session.dir.join("results.txt"))?,
             received: 0,
             began: Instant::now(),
+            allowed: RegexSet::new(&session.boot.allow).context("[boot] allow")?,
             last_heard: Instant::now(),
             phase: None,
             filter: by_kernel.map(|(_, console)| Filter::new(console)).transpose()?,
@@ -204,7 +208,7 @@ impl<'a, S: FnMut(String)> Listener<'a, S> {
         }
         self.keep(line);
         if self.report.trouble.is_none() {
-            self.report.trouble = console::trouble(line);
+            self.report.trouble = console::trouble(line).filter(|_| !self.allowed.is_match(line));
         }
         if self.report.trouble.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }

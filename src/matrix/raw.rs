@@ -374,6 +374,11 @@ pub(super) struct RawBoot {
     /// seeds for every cell): what layout luck does to `icount` timings.
     /// Instead of `boots`. Example: `perturb = 5`.
     pub perturb: Option<At<i64>>,
+    /// Console lines that do not make a boot invalid although they tell of a
+    /// warning, an oops or a stall: regular expressions.
+    /// Example: `allow = ['WARNING: .* at kernel/sched/topology\.c']`.
+    #[serde(default)]
+    pub allow: Vec<At<String>>,
     /// Added to the kernel's command line. Example: `cmdline = "mitigations=off"`.
     pub cmdline: Option<At<String>>,
 }

@@ -843,6 +843,8 @@ fn boot_faults() {
         "`qemu_args` cannot hold `-smp`",
         "[boot] vcpus",
     );
+    case("allow = ['(']", "'('", "`allow` holds no regular expression: unclosed group", "allow = ['WARNING");
+    case("allow = ['x*']", "'x*'", "`allow` holds a pattern that matches every line", "allow = ['WARNING");
     case("cmdline = \"a\\nb\"", "\"a\\nb\"", "`cmdline` holds the control character \\u{a}", "one line");
     one(
         &with_axes("arch = \"riscv64\"\nvcpus = [1, 2]\n[boot]\nvcpus = 2"),

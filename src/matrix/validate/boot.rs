@@ -42,6 +42,7 @@ pub(super) fn boot(At { value: raw, .. }: At<RawBoot>, axes: &Axes, check: &mut 
         firmware: raw.firmware.map_or_else(Firmware::default, |at| firmware(&at, check)),
         online: raw.online.map_or_else(Online::default, |at| at.value),
         perturb: raw.perturb.is_some(),
+        allow: raw.allow.iter().filter_map(|at| allowed(at, check)).collect(),
     }
 }
 
@@ -124,6 +125,21 @@ fn accel(raw: &RawBoot, axes: &Axes, check: &mut Check) -> Accel {
         }
         (RawTiming::WallClock, _) => accel,
     }
+}
+
+/// A pattern of console lines; one that matches every line would hide all.
+fn allowed(at: &At<String>, check: &mut Check) -> Option<String> {
+    let message = match regex::bytes::Regex::new(at) {
+        Ok(pattern) if pattern.is_match(b"") => "`allow` holds a pattern that matches every line".to_owned(),
+        Ok(_) => return Some(at.value.clone()),
+        Err(error) => {
+            let error = error.to_string();
+            let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            format!("`allow` holds no regular expression: {why}")
+        }
+    };
+    check.fault(&at.span, message, "as in allow = ['WARNING: .* at kernel/sched/topology\\.c']");
+    None
 }
 
 /// Boots of each cell: `perturb` counts them too.
