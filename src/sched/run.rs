@@ -23,6 +23,7 @@ use tokio::sync::{RwLock, mpsc};
 use super::boots::Guest;
 use super::host;
 use super::plan::{self, Plan, Target, Trees};
+use crate::boot::verdict;
 use crate::cache::Cache;
 use crate::event::{Event, Job, Tell};
 use crate::kernel::build::Built;
@@ -226,9 +227,15 @@ impl Runner<'_> {
         next.try_for_each_concurrent(self.slots(), |cell| self.boot(cell, 1)).await
     }
 
-    /// Whether a cell's timings are counted instructions.
+    /// Whether a cell's timings do not depend on what else the machine does:
+    /// they are counted instructions alone.
     pub(super) fn counts(&self, cell: &Cell) -> bool {
-        self.matrix.boot_of(cell).accel == Accel::Icount
+        self.matrix.boot_of(cell).accel == Accel::Icount && !self.shows_stages()
+    }
+
+    /// Whether a table shows how long boots took by the host's clock.
+    pub(super) fn shows_stages(&self) -> bool {
+        verdict::STAGES.iter().any(|stage| self.matrix.shows(&format!("boot.{stage}")))
     }
 
     /// How many guests that count instructions run at once: each keeps one of
