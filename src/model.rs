@@ -323,7 +323,7 @@ pub enum Toolchain {
 }
 
 /// How each kernel is booted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Boot {
     /// Processors that the guest is started with.
     #[serde(default)]
@@ -343,6 +343,10 @@ pub struct Boot {
     pub silence_s: u64,
     /// Boots of every cell.
     pub boots: u32,
+    /// Half the width of an interval, in percent of the mean: a cell is not
+    /// booted again once every metric's mean is known so well; `boots` is the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<f64>,
     /// What executes the guest's instructions.
     #[serde(default)]
     pub accel: Accel,
@@ -375,6 +379,7 @@ impl Boot {
             deadline_s: 60,
             silence_s: 10,
             boots: 1,
+            until: None,
             accel: Accel::Auto,
             firmware: Firmware::Auto,
             online: Online::Auto,

@@ -354,6 +354,19 @@ fn boots_that_count_instructions_overlap_builds() {
     assert_eq!(rows(&done.stdout, "time")[0], "beside-make/s FAILED(qemu failed)");
 }
 
+/// The stand-in's times repeat, so that three boots are enough, and no boot is
+/// lost to a run that is gone on with.
+#[test]
+fn a_cell_is_booted_until_its_mean_is_known() {
+    let lab = Lab::new(&column("STAND_IN_QEMU", &["good", "panic"], "until = \"±1%\"\nboots = 9"));
+    contains(&lab.matrix(&["plan", "lab.toml"]).code(0).stdout, &["up to 18 boots"]);
+    let done = lab.run().code(1);
+    assert_eq!((lab.count("qemu good"), lab.count("qemu panic")), (3, 1));
+    contains(&done.stdout, &["in 3 boots"]);
+    lab.matrix(&["run", "--resume", "run"]).code(1);
+    assert_eq!((lab.count("qemu good"), lab.count("qemu panic")), (3, 1));
+}
+
 // --- axes beside symbols ---
 
 /// A matrix of one kernel whose cells differ in other ways.

@@ -62,7 +62,7 @@ pub async fn show(
     for planned in &plan.builds {
         text.push_str(&build(planned));
     }
-    text.push_str(&totals(&plan));
+    text.push_str(&totals(&plan, matrix.boot.until.is_some()));
     if let Some(jobs) = jobs {
         text.push_str(&commands(matrix, &plan, cache, jobs)?);
     }
@@ -92,9 +92,10 @@ fn build(planned: &PlannedBuild) -> String {
     text
 }
 
-fn totals(plan: &Plan) -> String {
+fn totals(plan: &Plan, until: bool) -> String {
     let builds = plan.builds.len();
-    format!("{} to build, {} fresh, {} boots\n", builds - plan.fresh(), plan.fresh(), plan.boots)
+    let most = if until { "up to " } else { "" };
+    format!("{} to build, {} fresh, {most}{} boots\n", builds - plan.fresh(), plan.fresh(), plan.boots)
 }
 
 /// The make command of every build and the QEMU command of every cell.

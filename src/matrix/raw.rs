@@ -345,6 +345,10 @@ pub(super) struct RawBoot {
     pub silence: Option<At<String>>,
     /// How often each cell is booted, once by default. Example: `boots = 3`.
     pub boots: Option<At<i64>>,
+    /// Boots each cell until the mean of every benchmark metric is known so
+    /// well (95% interval over boots, three boots at least), but no more than
+    /// `boots` times, 20 by default then. Example: `until = "±1%"`.
+    pub until: Option<At<String>>,
     /// Arguments added to QEMU's command line, as an array or as one string in
     /// shell's quoting. Example: `qemu_args = ["-object", "rng-random,id=r"]`.
     pub qemu_args: Option<At<OneOrMany<String>>>,

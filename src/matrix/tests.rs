@@ -557,6 +557,15 @@ fn a_folder_of_patches_is_one_value() {
 }
 
 #[test]
+fn boots_until_a_mean_is_known_have_a_maximum() {
+    let boot = |lines: &str| load_text(&format!("{GOOD}[boot]\n{lines}\n")).boot;
+    let of = |b: crate::model::Boot| (b.until, b.boots);
+    assert_eq!(of(boot("until = \"±0.5%\"")), (Some(0.5), 20));
+    assert_eq!(of(boot("until = \"2%\"\nboots = 7")), (Some(2.0), 7));
+    assert_eq!(of(boot("")), (None, 1));
+}
+
+#[test]
 fn timing_decides_the_accelerator() {
     let boot = |lines: &str| format!("{GOOD}[boot]\n{lines}\n");
     assert_eq!(load_text(&boot("timing = \"instructions\"")).boot.accel, Accel::Icount);
@@ -843,6 +852,9 @@ fn boot_faults() {
         "`qemu_args` cannot hold `-smp`",
         "[boot] vcpus",
     );
+    case("until = \"1\"", "\"1\"", "`until` cannot be `1`", "until = \"±1%\"");
+    case("until = \"±0%\"", "\"±0%\"", "`until` cannot be `±0%`", "of the mean");
+    case("until = \"1%\"\nperturb = 3", "\"1%\"", "`until` beside `perturb`", "in pairs");
     case("allow = ['(']", "'('", "`allow` holds no regular expression: unclosed group", "allow = ['WARNING");
     case("allow = ['x*']", "'x*'", "`allow` holds a pattern that matches every line", "allow = ['WARNING");
     case("cmdline = \"a\\nb\"", "\"a\\nb\"", "`cmdline` holds the control character \\u{a}", "one line");

@@ -9,3 +9,4 @@ pub mod host;
 pub mod plan;
 pub mod run;
 mod stacks;
+mod until;

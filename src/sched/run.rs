@@ -23,6 +23,7 @@ use tokio::sync::{RwLock, mpsc};
 use super::boots::Guest;
 use super::host;
 use super::plan::{self, Plan, Target, Trees};
+use super::until;
 use crate::boot::verdict;
 use crate::cache::Cache;
 use crate::event::{Event, Job, Tell};
@@ -170,7 +171,8 @@ impl Runner<'_> {
         let (queue, queued) = mpsc::unbounded_channel();
         tokio::try_join!(self.build_all(&plan, queue), self.boot_queued(queued))?;
         for round in 1..=self.matrix.boot.boots {
-            let order = shuffled(&self.matrix.cells, self.options.seed, round);
+            let mut order = shuffled(&self.matrix.cells, self.options.seed, round);
+            order.retain(|cell| !self.is_known(cell, round));
             let (counted, timed): (Vec<_>, Vec<_>) = order.into_iter().partition(|c| self.counts(c));
             stream::iter(counted.into_iter().map(Ok))
                 .try_for_each_concurrent(self.slots(), |cell| self.boot(cell, round))
@@ -180,6 +182,15 @@ impl Runner<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the boots before `round` tell a cell's means as well as `until`
+    /// wants; a cell with a failed boot has no value that more boots could help.
+    fn is_known(&self, cell: &Cell, round: u32) -> bool {
+        let Some(percent) = self.matrix.boot.until else { return false };
+        let state = self.state.borrow();
+        let boots: Vec<_> = (1..round).filter_map(|n| state.dir.recorded().boot(&cell.id, n)).collect();
+        until::is_known(&boots, &self.matrix.benchmarks, percent)
     }
 
     /// Whatever is measured in a run is measured of the same kernels.

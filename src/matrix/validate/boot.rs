@@ -21,6 +21,7 @@ const DEFAULT_VCPUS: u32 = 4;
 pub(super) fn boot(At { value: raw, .. }: At<RawBoot>, axes: &Axes, check: &mut Check) -> Boot {
     not_twice(&raw, axes, check);
     let accel = accel(&raw, axes, check);
+    let boots = boots(&raw, check);
     let topology = topology(&raw, axes, check);
     let memory_mib = match &raw.memory {
         None if !topology.numa_memory.is_empty() => topology.numa_memory.iter().sum(),
@@ -37,7 +38,8 @@ pub(super) fn boot(At { value: raw, .. }: At<RawBoot>, axes: &Axes, check: &mut 
         cmdline: check.opt_line("cmdline", raw.cmdline).unwrap_or_default(),
         deadline_s: check.seconds("deadline", raw.deadline.as_ref(), 600),
         silence_s: check.seconds("silence", raw.silence.as_ref(), if counted { 600 } else { 120 }),
-        boots: boots(raw.boots.as_ref(), raw.perturb.as_ref(), check),
+        boots,
+        until: raw.until.as_ref().and_then(|at| until(at, raw.perturb.is_some(), check)),
         accel,
         firmware: raw.firmware.map_or_else(Firmware::default, |at| firmware(&at, check)),
         online: raw.online.map_or_else(Online::default, |at| at.value),
@@ -142,10 +144,29 @@ fn allowed(at: &At<String>, check: &mut Check) -> Option<String> {
     None
 }
 
-/// Boots of each cell: `perturb` counts them too.
-fn boots(boots: Option<&At<i64>>, perturb: Option<&At<i64>>, check: &mut Check) -> u32 {
-    let Some(perturb) = perturb else { return check.number_or("boots", boots, 1..=1000, 1) };
-    if let Some(boots) = boots {
+/// Half the width of an interval in percent: `±1%`, with or without its sign.
+fn until(at: &At<String>, perturb: bool, check: &mut Check) -> Option<f64> {
+    if perturb {
+        let help = "under `perturb` every cell has the same seeds, so that they can be compared in pairs: remove one";
+        check.fault(&at.span, "`until` beside `perturb`", help);
+        return None;
+    }
+    let number = at.trim().trim_start_matches(['±', '+', '-', '/']).strip_suffix('%');
+    let percent = number.and_then(|n| n.trim().parse::<f64>().ok()).filter(|p| (0.001..=100.0).contains(p));
+    if percent.is_none() {
+        let message = format!("`until` cannot be `{}`", at.escape_debug());
+        check.fault(&at.span, message, "0.001% to 100% of the mean, to either side: until = \"±1%\"");
+    }
+    percent
+}
+
+/// Boots of each cell: `perturb` counts them too, `until` makes them a maximum.
+fn boots(raw: &RawBoot, check: &mut Check) -> u32 {
+    let default = if raw.until.is_some() { 20 } else { 1 };
+    let Some(perturb) = &raw.perturb else {
+        return check.number_or("boots", raw.boots.as_ref(), 1..=1000, default);
+    };
+    if let Some(boots) = &raw.boots {
         check.fault(&boots.span, "`boots` beside `perturb`", "`perturb` says how often each cell is booted");
     }
     check.number_or("perturb", Some(perturb), 1..=1000, 1)

@@ -1,0 +1,101 @@
+//! When a cell has been booted often enough. Pure.
+
+use indexmap::IndexMap;
+
+use crate::model::Benchmark;
+use crate::stats::mean_interval;
+use crate::store::BootRecord;
+
+/// Fewer say nothing of how far boots lie apart.
+const LEAST: usize = 3;
+
+/// Whether the 95 % interval of every benchmark metric's mean reaches at most
+/// `percent` of that mean to either side. The mean of a boot is one observation.
+pub fn is_known(boots: &[&BootRecord], benchmarks: &[Benchmark], percent: f64) -> bool {
+    if boots.iter().any(|boot| !boot.failures.is_empty()) {
+        return true;
+    }
+    let mut means: IndexMap<&str, Vec<f64>> = IndexMap::new();
+    for boot in boots {
+        let mut values: IndexMap<&str, Vec<f64>> = IndexMap::new();
+        for sample in &boot.samples {
+            values.entry(&sample.metric).or_default().push(sample.value);
+        }
+        for (metric, values) in values {
+            means.entry(metric).or_default().push(values.iter().sum::<f64>() / values.len() as f64);
+        }
+    }
+    let of_benchmark = |metric: &str| {
+        let rest = |b: &Benchmark| metric.strip_prefix(b.name.as_str()).map(|r| r.starts_with('.'));
+        benchmarks.iter().any(|b| rest(b) == Some(true))
+    };
+    means.retain(|metric, _| of_benchmark(metric));
+    let known = |means: &Vec<f64>| {
+        let mean = means.iter().sum::<f64>() / means.len() as f64;
+        let interval = mean_interval(means);
+        interval.is_some_and(|(low, high)| (high - low) / 2.0 <= mean.abs() * percent / 100.0)
+    };
+    boots.len() >= LEAST && means.values().all(|m| m.len() == boots.len() && known(m))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{CellId, Direction, Failure, Kind, Sample, Stage};
+
+    fn boot(metric: &str, values: &[f64]) -> BootRecord {
+        let sample = |value: &f64| Sample {
+            cell: CellId("c".into()),
+            metric: metric.into(),
+            value: *value,
+            unit: "s".into(),
+            better: Direction::Lower,
+            kind: Kind::EmulatedWallClock,
+            boot: Some(1),
+            iteration: Some(1),
+        };
+        let samples = values.iter().map(sample).collect();
+        BootRecord { cell: CellId("c".into()), boot: 1, kernel: "k".into(), samples, failures: vec![] }
+    }
+
+    fn known(boots: &[BootRecord], percent: f64) -> bool {
+        let benchmark = Benchmark {
+            name: "b".into(),
+            command: vec![],
+            repeat: 1,
+            timeout_s: 1,
+            pattern: String::new(),
+            section: None,
+            metrics: IndexMap::new(),
+            packages: vec![],
+            files: vec![],
+            guest: Default::default(),
+            console: None,
+        };
+        is_known(&boots.iter().collect::<Vec<_>>(), &[benchmark], percent)
+    }
+
+    #[test]
+    fn boots_are_what_is_counted() {
+        // Means 99, 100, 101: standard error 1/sqrt(3), t(2) = 4.3027, half width 2.484.
+        let boots = [boot("b.t", &[98.0, 100.0]), boot("b.t", &[100.0]), boot("b.t", &[101.0])];
+        assert!(known(&boots, 2.5));
+        assert!(!known(&boots, 2.4));
+        assert!(!known(&boots[..2], 100.0), "two are too few");
+    }
+
+    #[test]
+    fn what_is_no_benchmark_s_does_not_count_and_a_failure_ends_it() {
+        let other = [boot("boot.init", &[1.0]), boot("boot.init", &[9.0]), boot("bc.t", &[5.0])];
+        assert!(known(&other, 1.0));
+        let mut failed = [boot("b.t", &[1.0]), boot("b.t", &[9.0])];
+        assert!(!known(&failed, 1.0));
+        failed[1].failures.push(Failure::new(Stage::Boot, "panic", ""));
+        assert!(known(&failed, 1.0));
+    }
+
+    #[test]
+    fn a_metric_that_some_boots_lack_is_not_known() {
+        assert!(!known(&[boot("b.t", &[1.0]), boot("b.t", &[1.0]), boot("b.u", &[1.0])], 50.0));
+    }
+}
