@@ -108,3 +108,15 @@ fn runs_one_after_the_other_are_one_line() {
     assert_eq!(text.matches("<g class=\"series ").count(), 1);
     assert_eq!(text.matches("<circle").count(), 2);
 }
+
+#[test]
+fn a_comparison_is_drawn_along_its_rows() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/published/sched-idle-search");
+    let tables = report::tables(&store::load(&dir).unwrap());
+    let groups = tables.iter().find(|t| t.rows.len() == 5 && t.title.starts_with("hackbench")).unwrap();
+    let page = html::Page { title: "m", tables: std::slice::from_ref(groups), about: &[], along_rows: false };
+    let text = html::render(&page);
+    assert_eq!(text.matches("<g class=\"series ").count(), 2, "base and new");
+    assert_eq!(text.matches("<circle").count(), 10);
+    assert!(text.contains(">1-groups</text>"), "{text}");
+}

@@ -133,7 +133,8 @@ fn trend_of(table: &Table) -> Option<Plot> {
 /// The measured rows of a table whose columns can be an axis: more than one
 /// column, one unit.
 fn plot_of(table: &Table) -> Option<Plot> {
-    let columns: Vec<usize> = (0..table.header.len()).filter(|at| !table.header[*at].label).collect();
+    let columns: Vec<usize> =
+        (0..table.header.len()).filter(|at| !table.header[*at].label && !table.header[*at].beside).collect();
     let label = table.header.iter().position(|c| c.label)?;
     let mut units: Vec<&str> =
         table.rows.iter().flatten().filter_map(|f| Some(f.measured()?.unit.as_str())).collect();
@@ -148,6 +149,9 @@ fn plot_of(table: &Table) -> Option<Plot> {
         let m = field.measured()?;
         Some(Point { value: m.value, low: m.estimate.min, high: m.estimate.max })
     };
+    if table.header.iter().any(|c| c.beside) {
+        return Some(compared(table, label, &columns, units[0], point));
+    }
     let series = |row: &Vec<Field>| {
         let points: Vec<_> = columns.iter().map(|at| row.get(*at).and_then(point)).collect();
         let measured = points.iter().any(Option::is_some);
@@ -158,4 +162,24 @@ fn plot_of(table: &Table) -> Option<Plot> {
         categories: columns.iter().map(|at| table.header[*at].title.clone()).collect(),
         series: table.rows.iter().filter_map(series).collect(),
     })
+}
+
+/// Of a comparison: a line for each of what is compared, along the rows.
+fn compared(
+    table: &Table,
+    label: usize,
+    columns: &[usize],
+    unit: &str,
+    point: impl Fn(&Field) -> Option<Point>,
+) -> Plot {
+    let rows = || table.rows.iter().filter(|row| columns.iter().any(|at| row[*at].measured().is_some()));
+    let series = |at: &usize| Series {
+        label: table.header[*at].title.clone(),
+        points: rows().map(|row| point(&row[*at])).collect(),
+    };
+    Plot {
+        unit: unit.to_owned(),
+        categories: rows().map(|row| row[label].text().into_owned()).collect(),
+        series: columns.iter().map(series).collect(),
+    }
 }
