@@ -173,6 +173,8 @@ fn a_good_run_prints_its_tables_and_keeps_the_evidence() {
         let boot = lab.boot(cell);
         assert_eq!(boot["fault"], serde_json::Value::Null);
         assert_eq!(boot["runs"].as_array().unwrap().len(), 2);
+        let busy = &boot["host"];
+        assert!(busy["before"]["load"].is_string() && busy["after"]["guests"].is_string(), "{busy}");
         let build = lab.json(&format!("run/cells/{cell}/build.json"));
         assert_eq!((&build["release"], &build["stripped"]), (&"6.12.0-stand-in".into(), &5000.into()));
     }

@@ -1,9 +1,10 @@
 //! Boots of a run: guests made ready, started, listened to and judged.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use fs_err as fs;
 
 use super::host;
@@ -41,6 +42,8 @@ struct Attempt<'a> {
     dir: &'a Path,
     job: Job,
     began: Instant,
+    /// How busy the host was when it began.
+    before: BTreeMap<String, String>,
 }
 
 impl Runner<'_> {
@@ -147,37 +150,12 @@ impl Runner<'_> {
         if self.stopped() || !self.state.borrow_mut().todo.remove(&(cell.id.clone(), number)) {
             return Ok(());
         }
-        let arch = &self.targets[&cell.arch].arch;
         let (boot, benchmarks) = (self.matrix.boot_of(cell), self.matrix.benchmarks_of(cell));
-        let machine = Machine::choose(arch, &boot, &guest.host, number);
+        let machine = Machine::choose(&self.targets[&cell.arch].arch, &boot, &guest.host, number);
         let dir = self.cell_dir(&cell.id)?.join(format!("boot-{number}"));
         if dir.exists() {
             // Of a boot that was cut off, or failed and is done again.
             fs::remove_dir_all(&dir)?;
-        }
-        let job = Job::Boot(cell.id.clone(), number);
-        let session = Session {
-            arch,
-            boot: &boot,
-            image: &built.image(),
-            initramfs: &self.initramfs(&arch.name, &guest, &benchmarks, machine.online)?,
-            machine: &machine,
-            firmware: machine.firmware_file(guest.firmware.as_deref()),
-            benchmarks: &benchmarks,
-            dir: &dir,
-        };
-        let began = Instant::now();
-        self.tell(Event::Started(job.clone()));
-        for reason in &machine.reasons {
-            self.tell(Event::Step(job.clone(), reason.clone()));
-        }
-        let step = |text| self.tell(Event::Step(job.clone(), text));
-        let report = match cannot(&machine, &guest.host) {
-            Some(why) => Err(anyhow::anyhow!(why)),
-            None => session.run(self.stop, step).await.with_context(|| format!("{job}")),
-        };
-        if self.stopped() {
-            return Ok(());
         }
         let attempt = Attempt {
             cell,
@@ -187,9 +165,14 @@ impl Runner<'_> {
             benchmarks: &benchmarks,
             machine: &machine,
             dir: &dir,
-            job,
-            began,
+            job: Job::Boot(cell.id.clone(), number),
+            began: Instant::now(),
+            before: host::condition(),
         };
+        let report = self.start(&attempt, &guest).await;
+        if self.stopped() {
+            return Ok(());
+        }
         match report {
             Ok(report) => self.judge(attempt, &report),
             Err(error) => {
@@ -200,11 +183,35 @@ impl Runner<'_> {
         }
     }
 
+    /// Starts the guest and listens until it is gone.
+    async fn start(&self, attempt: &Attempt<'_>, guest: &Guest) -> anyhow::Result<Report> {
+        let Attempt { cell, built, boot, benchmarks, machine, dir, job, .. } = attempt;
+        self.tell(Event::Started(job.clone()));
+        for reason in &machine.reasons {
+            self.tell(Event::Step(job.clone(), reason.clone()));
+        }
+        if let Some(why) = cannot(machine, &guest.host) {
+            bail!(why);
+        }
+        let session = Session {
+            arch: &self.targets[&cell.arch].arch,
+            boot,
+            image: &built.image(),
+            initramfs: &self.initramfs(&cell.arch, guest, benchmarks, machine.online)?,
+            machine,
+            firmware: machine.firmware_file(guest.firmware.as_deref()),
+            benchmarks,
+            dir,
+        };
+        let step = |text| self.tell(Event::Step(job.clone(), text));
+        session.run(self.stop, step).await.with_context(|| format!("{job}"))
+    }
+
     fn judge(&self, attempt: Attempt<'_>, report: &Report) -> anyhow::Result<()> {
         let expected = self.expected(&attempt);
         let Attempt { cell, number, benchmarks, machine, dir, .. } = attempt;
         let fault = verdict::fault(report, &expected, benchmarks);
-        keep_boot_evidence(dir, machine, report, fault.as_ref())?;
+        keep_boot_evidence(&attempt, report, fault.as_ref())?;
         let evidence = self.shown(dir);
         let told = |detail: String| format!("{detail}; evidence: {evidence}");
         if let Some((what, detail)) = fault {
@@ -282,8 +289,7 @@ fn cannot(machine: &Machine, host: &Host) -> Option<String> {
 }
 
 fn keep_boot_evidence(
-    dir: &Path,
-    machine: &Machine,
+    attempt: &Attempt<'_>,
     report: &Report,
     fault: Option<&(String, String)>,
 ) -> anyhow::Result<()> {
@@ -302,7 +308,8 @@ fn keep_boot_evidence(
         })
         .collect();
     let evidence = serde_json::json!({
-        "machine": machine,
+        "machine": attempt.machine,
+        "host": { "before": attempt.before, "after": host::condition() },
         "guest": report.facts.of_guest,
         "qemu": report.ended.map(|e| e.to_string()),
         "stack_left": report.stack_left,
@@ -310,9 +317,9 @@ fn keep_boot_evidence(
         "runs": runs,
         "console_results": report.said,
     });
-    write_whole(&dir.join("boot.json"), &serde_json::to_vec_pretty(&evidence)?)?;
+    write_whole(&attempt.dir.join("boot.json"), &serde_json::to_vec_pretty(&evidence)?)?;
     // Before anything is recorded that it is to prove.
-    Ok(sync_tree(dir)?)
+    Ok(sync_tree(attempt.dir)?)
 }
 
 /// `hackbench.time 0.512 0.498 s`

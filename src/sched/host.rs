@@ -64,6 +64,29 @@ pub fn available_mib() -> Option<u64> {
     Some(kib / 1024)
 }
 
+/// How busy the host is: what a timing by its clock has to be judged by.
+pub fn condition() -> BTreeMap<String, String> {
+    const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+    let mut condition = BTreeMap::new();
+    let mut put = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            condition.insert(name.to_owned(), value);
+        }
+    };
+    let line = |file| fs::read_to_string(file).ok().map(|text| first_line(&text));
+    put("load", line("/proc/loadavg"));
+    put("frequency governor", line(GOVERNOR));
+    put("guests", guests().map(|n| n.to_string()));
+    condition
+}
+
+/// Emulators and virtual machine monitors of QEMU's that run.
+fn guests() -> Option<usize> {
+    let names =
+        fs::read_dir("/proc").ok()?.filter_map(|e| fs::read_to_string(e.ok()?.path().join("comm")).ok());
+    Some(names.filter(|name| name.starts_with("qemu-system")).count())
+}
+
 fn host() -> BTreeMap<String, String> {
     let mut host = BTreeMap::new();
     let mut put = |name: &str, value: Option<String>| {
