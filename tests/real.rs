@@ -105,6 +105,7 @@ fn kernels_are_built_booted_and_measured() {
     counted_instructions_repeat(&cache, &results);
     many_processors_come_online(&cache);
     faults_are_named(&cache);
+    a_killed_run_is_gone_on_with(&cache);
 }
 
 /// Ten boots of one cell, while this process keeps every processor of the host
@@ -207,6 +208,42 @@ fn faults_are_named(cache: &Path) {
         assert_eq!(out.status.code(), Some(1), "{name}");
         assert!(text(&out.stdout).contains(&format!("FAILED({what})")), "{name}: {}", text(&out.stdout));
     }
+}
+
+/// Ten times killed at moments of its own, and gone on with, a run gives the
+/// tables of one that was left alone, and measures no boot twice.
+fn a_killed_run_is_gone_on_with(cache: &Path) {
+    let file = changed_smoke("killed", &[("[boot]\n", "[boot]\nboots = 30\n")]);
+    let file = file.to_str().unwrap();
+    let (whole, killed) = (fresh("whole"), fresh("killed"));
+    let begin = |run: &Path| -> Vec<String> {
+        ["run", file, "--quiet", "--output", run.to_str().unwrap()].map(str::to_owned).to_vec()
+    };
+    let out = matrix(cache, &begin(&whole).iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(out.status.code(), Some(0));
+    let mut args = begin(&killed);
+    for kill in 0..10 {
+        let mut run = Command::new(MATRIX)
+            .args(&args)
+            .env("MATRIX_CACHE", cache)
+            .stdout(std::process::Stdio::null())
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .spawn()
+            .unwrap();
+        // Spread over more than a boot, so that they hit all of its parts.
+        std::thread::sleep(Duration::from_millis(700 + 467 * kill % 2000));
+        run.kill().unwrap();
+        run.wait().unwrap();
+        if killed.join("records.jsonl").exists() {
+            args = ["run", "--quiet", "--resume", killed.to_str().unwrap()].map(str::to_owned).to_vec();
+        }
+    }
+    let out = matrix(cache, &args.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(out.status.code(), Some(0));
+    let tables = |run: &Path| std::fs::read_to_string(run.join("tables.txt")).unwrap();
+    assert_eq!(tables(&killed), tables(&whole));
+    let boots = std::fs::read_to_string(killed.join("records.jsonl")).unwrap();
+    assert_eq!(boots.matches("\"record\":\"boot\"").count(), 60);
 }
 
 /// A patch as an axis, NUMA nodes that the guest shows, function costs during
