@@ -394,7 +394,7 @@ impl Boot {
 #[serde(rename_all = "kebab-case")]
 pub enum Accel {
     /// `kvm` where it works; else `tcg-multi` where the busy processors fit
-    /// the host's cores, else `tcg-single`.
+    /// the host's cores or there are hundreds, else `tcg-single`.
     #[default]
     Auto,
     /// The host's own processors, for guests of its architecture.

@@ -10,6 +10,9 @@ use crate::model::{Accel, Boot, Firmware, Kind, Online};
 
 /// Processors that the kernel brings up itself before the others are staged.
 pub const STAGED_FIRST: u32 = 2;
+/// Up to so many staged processors one host thread visits them all faster than
+/// as many threads can wait for each other (docs/many-vcpus.md).
+const SINGLE_UP_TO: u32 = 256;
 /// From so many processors on staging pays.
 const STAGED_FROM: u32 = 17;
 
@@ -105,8 +108,13 @@ fn accel(vcpus: u32, host: &Host, online: Online, reasons: &mut Vec<String>) -> 
         Kvm::Foreign => {}
     }
     let cores = host.cores;
-    let (accel, why) = if online == Online::Staged {
-        (Accel::TcgMulti, "accel tcg-multi: idle vCPUs cost it nothing, and few are busy".to_owned())
+    let (accel, why) = if online == Online::Staged && vcpus > SINGLE_UP_TO {
+        (
+            Accel::TcgMulti,
+            "accel tcg-multi: one thread would spend its time on visits to idle vCPUs".to_owned(),
+        )
+    } else if online == Online::Staged {
+        (Accel::TcgSingle, "accel tcg-single: no vCPU waits for one that is not running".to_owned())
     } else if vcpus <= cores {
         (Accel::TcgMulti, format!("accel tcg-multi: {vcpus} vCPUs fit {cores} cores"))
     } else {
@@ -148,7 +156,8 @@ mod tests {
         let arch = with_firmware();
         assert_eq!(choose(&arch, 4, 4).accel, Accel::TcgMulti);
         assert_eq!(choose(&arch, 5, 4).accel, Accel::TcgSingle);
-        assert_eq!(choose(&arch, 64, 4).accel, Accel::TcgMulti, "staged");
+        assert_eq!(choose(&arch, 64, 4).accel, Accel::TcgSingle, "staged");
+        assert_eq!(choose(&arch, 512, 4).accel, Accel::TcgMulti, "staged, and too many to visit");
     }
 
     #[test]
@@ -163,7 +172,7 @@ mod tests {
         );
         assert_eq!(works.kind(), Kind::KvmWallClock);
         let broken = with(Kvm::Broken("its trial guest hung".into()));
-        assert_eq!(broken.accel, Accel::TcgMulti);
+        assert_eq!(broken.accel, Accel::TcgSingle);
         assert!(broken.reasons.contains(&"accel not kvm: its trial guest hung".to_owned()), "{broken:?}");
         assert!(!with(Kvm::Foreign).reasons.iter().any(|r| r.contains("kvm")));
         let counted = Boot { accel: Accel::Icount, ..Boot::plain() };

@@ -362,7 +362,7 @@ pub(super) struct RawBoot {
     /// run), `icount` (a clock that counts instructions: boots repeat to the
     /// last digit on a busy host too), or `auto`, the default, which takes `kvm`
     /// where a trial shows that it works, else `tcg-multi` where the busy vCPUs
-    /// fit the host's cores, else `tcg-single`. Example: `accel = "tcg-single"`.
+    /// fit the host's cores or there are hundreds, else `tcg-single`. Example: `accel = "tcg-single"`.
     pub accel: Option<At<Accel>>,
     /// What runs before the kernel: `stock` (what QEMU loads), `matrix` (the
     /// firmware of this program, where the architecture has one), a file, or
