@@ -108,15 +108,13 @@ fn accel(vcpus: u32, host: &Host, online: Online, reasons: &mut Vec<String>) -> 
         Kvm::Foreign => {}
     }
     let cores = host.cores;
-    let (accel, why) = if online == Online::Staged && vcpus > SINGLE_UP_TO {
+    let (accel, why) = if vcpus <= cores {
+        (Accel::TcgMulti, format!("accel tcg-multi: {vcpus} vCPUs fit {cores} cores"))
+    } else if online == Online::Staged && vcpus > SINGLE_UP_TO {
         (
             Accel::TcgMulti,
             "accel tcg-multi: one thread would spend its time on visits to idle vCPUs".to_owned(),
         )
-    } else if online == Online::Staged {
-        (Accel::TcgSingle, "accel tcg-single: no vCPU waits for one that is not running".to_owned())
-    } else if vcpus <= cores {
-        (Accel::TcgMulti, format!("accel tcg-multi: {vcpus} vCPUs fit {cores} cores"))
     } else {
         let why = "a vCPU that holds a lock might not run";
         (Accel::TcgSingle, format!("accel tcg-single: with {vcpus} vCPUs on {cores} cores {why}"))
