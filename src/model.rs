@@ -289,6 +289,21 @@ pub struct Kernel {
     pub make: Vec<String>,
 }
 
+#[cfg(test)]
+impl Kernel {
+    /// A kernel for tests that care about little of it.
+    pub(crate) fn plain() -> Kernel {
+        Kernel {
+            base: BaseConfig::Target("defconfig".to_owned()),
+            fragments: Vec::new(),
+            config: BTreeMap::new(),
+            patches: Vec::new(),
+            toolchain: Toolchain::Gcc { prefix: None },
+            make: Vec::new(),
+        }
+    }
+}
+
 /// Configuration that fragments and symbols are added to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -794,10 +809,15 @@ impl Failure {
     /// Whether it leaves a metric of its cell without a trustworthy value.
     pub fn concerns(&self, metric: &str) -> bool {
         match &self.benchmark {
-            Some(name) => metric.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.')),
+            Some(name) => is_of(metric, name),
             None => self.stage <= Stage::Build || !is_size(metric),
         }
     }
+}
+
+/// Whether a metric is one of the benchmark or family `name`: `NAME.REST`.
+pub fn is_of(metric: &str, name: &str) -> bool {
+    metric.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// Whether a metric is a size that a build yields, whatever becomes of boots.

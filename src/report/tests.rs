@@ -7,8 +7,8 @@ use indexmap::IndexMap;
 
 use super::{Field, Format, Table, render, tables};
 use crate::model::{
-    Axis, BaseConfig, Benchmark, Boot, Cell, CellId, Derived, Direction, Failure, Kernel, Kind, Layout,
-    ListColumn, Matrix, Metric, Results, Rows, Sample, Sign, Source, Stage, Statistic, TableSpec, Toolchain,
+    Axis, Benchmark, Boot, Cell, CellId, Derived, Direction, Failure, Kernel, Kind, Layout, ListColumn,
+    Matrix, Metric, Results, Rows, Sample, Sign, Source, Stage, Statistic, TableSpec,
 };
 
 fn axis(name: &str, values: &[&str], labels: &[(&str, &str)]) -> Axis {
@@ -66,14 +66,7 @@ pub(super) fn results(layout: Layout) -> Results {
             source: Source::Path("linux".into()),
             axes,
             cells,
-            kernel: Kernel {
-                base: BaseConfig::Target("defconfig".into()),
-                fragments: vec![],
-                config: BTreeMap::new(),
-                patches: vec![],
-                toolchain: Toolchain::Gcc { prefix: None },
-                make: vec![],
-            },
+            kernel: Kernel::plain(),
             boot: Boot::plain(),
             benchmarks: vec![Benchmark {
                 name: "hackbench".into(),

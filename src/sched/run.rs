@@ -69,6 +69,8 @@ pub(super) struct Runner<'a> {
     /// Shared by builds and boots that count instructions; a wall-clock boot
     /// takes it for itself.
     pub(super) machine: RwLock<()>,
+    /// Whether a table shows how long boots took by the host's clock.
+    shows_stages: bool,
     tell: Tell,
     /// Whether anything was left undone because the user stopped the run.
     cut: Cut<bool>,
@@ -113,6 +115,7 @@ pub async fn run(
         targets,
         state: RefCell::new(state),
         machine: RwLock::new(()),
+        shows_stages: verdict::STAGES.iter().any(|stage| matrix.shows(&format!("boot.{stage}"))),
         tell,
         cut: Cut::new(false),
     };
@@ -241,12 +244,7 @@ impl Runner<'_> {
     /// Whether a cell's timings do not depend on what else the machine does:
     /// they are counted instructions alone.
     pub(super) fn counts(&self, cell: &Cell) -> bool {
-        self.matrix.boot_of(cell).accel == Accel::Icount && !self.shows_stages()
-    }
-
-    /// Whether a table shows how long boots took by the host's clock.
-    pub(super) fn shows_stages(&self) -> bool {
-        verdict::STAGES.iter().any(|stage| self.matrix.shows(&format!("boot.{stage}")))
+        self.matrix.boot_of(cell).accel == Accel::Icount && !self.shows_stages
     }
 
     /// How many guests that count instructions run at once: each keeps one of

@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 
-use crate::model::Benchmark;
+use crate::model::{Benchmark, is_of};
 use crate::stats::mean_interval;
 use crate::store::BootRecord;
 
@@ -25,15 +25,11 @@ pub fn is_known(boots: &[&BootRecord], benchmarks: &[Benchmark], percent: f64) -
             means.entry(metric).or_default().push(values.iter().sum::<f64>() / values.len() as f64);
         }
     }
-    let of_benchmark = |metric: &str| {
-        let rest = |b: &Benchmark| metric.strip_prefix(b.name.as_str()).map(|r| r.starts_with('.'));
-        benchmarks.iter().any(|b| rest(b) == Some(true))
-    };
-    means.retain(|metric, _| of_benchmark(metric));
+    means.retain(|metric, _| benchmarks.iter().any(|b| is_of(metric, &b.name)));
     let known = |means: &Vec<f64>| {
-        let mean = means.iter().sum::<f64>() / means.len() as f64;
-        let interval = mean_interval(means);
-        interval.is_some_and(|(low, high)| (high - low) / 2.0 <= mean.abs() * percent / 100.0)
+        let half_and_mean = |(low, high): (f64, f64)| ((high - low) / 2.0, (low + high) / 2.0);
+        let interval = mean_interval(means).map(half_and_mean);
+        interval.is_some_and(|(half, mean)| half <= mean.abs() * percent / 100.0)
     };
     boots.len() >= LEAST && means.values().all(|m| m.len() == boots.len() && known(m))
 }
