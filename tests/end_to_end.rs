@@ -795,11 +795,7 @@ fn nothing_outlives_a_matrix_that_is_killed() {
         }
         run.signal(Signal::SIGKILL);
         assert_eq!(run.end().status.code(), None);
-        let killed = Instant::now();
-        while !lab.alive().is_empty() {
-            assert!(killed.elapsed() < Duration::from_secs(3), "still alive: {:?}", lab.alive());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        lab.until_nothing_is_alive(Duration::from_secs(3));
     }
 }
 

@@ -89,14 +89,6 @@ fn contains(text: &str, parts: &[&str]) {
     }
 }
 
-fn until_nothing_is_alive(lab: &Lab) {
-    let began = Instant::now();
-    while !lab.alive().is_empty() {
-        assert!(began.elapsed() < Duration::from_secs(5), "still alive: {:?}", lab.alive());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 // --- going on ---
 
 #[test]
@@ -138,7 +130,7 @@ fn a_run_that_is_killed_at_any_moment_measures_what_is_missing_and_nothing_twice
             assert_eq!(now.1.get(file), Some(state), "{file} was written again");
         }
         settled = now;
-        until_nothing_is_alive(&lab);
+        lab.until_nothing_is_alive(Duration::from_secs(5));
     }
     let last = last.unwrap_or_else(|| lab.matrix(RESUME).code(0));
     assert_eq!(last.stdout, expected);
@@ -226,7 +218,7 @@ fn what_cannot_be_compared_with_what_is_there_is_refused() {
     run.wait_for("qemu hang");
     run.signal(Signal::SIGKILL);
     run.end();
-    until_nothing_is_alive(&lab);
+    lab.until_nothing_is_alive(Duration::from_secs(5));
     let before = lab.read("run/records.jsonl");
     let refused = |says: &[&str]| {
         lab.matrix(RESUME).code(2).says(says);
@@ -271,7 +263,7 @@ fn a_kernel_that_comes_out_otherwise_is_not_mixed_with_the_one_that_was_measured
     run.wait_for("qemu hang");
     run.signal(Signal::SIGKILL);
     run.end();
-    until_nothing_is_alive(&lab);
+    lab.until_nothing_is_alive(Duration::from_secs(5));
     std::fs::remove_dir_all(lab.path("cache/builds")).unwrap();
     let other = lab.with_stand_in("make", |text| text.replace("sum=$(cksum <.config)", "sum=1"));
     let done = other

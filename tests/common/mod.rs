@@ -177,6 +177,15 @@ impl Lab {
         self.matrix(RUN)
     }
 
+    /// Waits until nothing that was started from here is alive.
+    pub fn until_nothing_is_alive(&self, limit: Duration) {
+        let began = Instant::now();
+        while !self.alive().is_empty() {
+            assert!(began.elapsed() < limit, "still alive: {:?}", self.alive());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Command lines of living processes that were started from here.
     pub fn alive(&self) -> Vec<String> {
         let mark = format!("{CALLS}={}", self.path("calls").display());
