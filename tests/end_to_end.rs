@@ -338,21 +338,38 @@ fn boots_come_in_random_rounds_once_everything_is_built() {
 #[test]
 fn a_cell_s_only_boot_comes_as_soon_as_its_kernel_is_there() {
     let lab = Lab::new(&column("STAND_IN_QEMU", &["a", "b"], ""));
-    lab.run().code(0);
+    lab.matrix(&[RUN, &["--jobs", "1"]].concat()).code(0);
     let calls = lab.calls();
     let calls: Vec<_> = calls.iter().filter(|c| *c != "make allnoconfig").collect();
     assert_eq!(calls, ["make vmlinux Image", "qemu a", "make vmlinux Image", "qemu b"]);
 }
 
-/// The first guest ends well only if the second kernel's `make` begins meanwhile.
+/// With jobs for two, so many kernels are made at once, and the third waits
+/// until a boot that needs the machine to itself is over.
+#[test]
+fn as_many_kernels_are_made_at_once_as_there_are_jobs_for() {
+    let lab = Lab::new(&column("STAND_IN_MAKE", &["meet", "meet-too", "ok"], ""));
+    lab.matrix(&[RUN, &["--jobs", "2"]].concat()).code(0);
+    let calls = lab.calls();
+    let at = |call: &str| calls.iter().enumerate().filter(|(_, c)| *c == call).map(|(at, _)| at).collect();
+    let (makes, boots): (Vec<_>, Vec<_>) = (at("make vmlinux Image"), at("qemu good"));
+    assert_eq!((makes.len(), boots.len()), (3, 3));
+    assert!(makes[1] < boots[0] && boots[0] < makes[2], "{calls:?}");
+    let lab = Lab::new(&column("STAND_IN_MAKE", &["meet", "meet-too"], ""));
+    let done = lab.matrix(&[RUN, &["--jobs", "1"]].concat()).code(1);
+    assert_eq!(rows(&done.stdout, "size")[0], "meet FAILED(compile error)", "one job for two kernels");
+}
+
+/// The first guest ends well only if the third kernel's `make` begins meanwhile.
 #[test]
 fn boots_that_count_instructions_overlap_builds() {
-    let values = ["beside-make", "good"];
+    let values = ["beside-make", "good", "fine"];
+    let run = [RUN, &["--jobs", "2"]].concat();
     let lab = Lab::new(&column("STAND_IN_QEMU", &values, "timing = \"instructions\""));
-    let done = lab.run().code(0);
+    let done = lab.matrix(&run).code(0);
     contains(&done.stdout, &["emulated instruction count"]);
     let lab = Lab::new(&column("STAND_IN_QEMU", &values, ""));
-    let done = lab.run().code(1);
+    let done = lab.matrix(&run).code(1);
     assert_eq!(rows(&done.stdout, "time")[0], "beside-make/s FAILED(qemu failed)");
 }
 
@@ -731,9 +748,9 @@ fn an_emulator_that_ignores_sigterm_is_killed_with_its_daemon() {
 
 #[test]
 fn an_interrupt_during_make_keeps_what_was_measured() {
-    let lab = Lab::new(&column("STAND_IN_MAKE", &["ok", "hang"], ""));
-    let mut run = lab.start(RUN);
-    run.wait_for("qemu good");
+    let lab = Lab::new(&column("STAND_IN_MAKE", &["ok", "hang"], "timing = \"instructions\""));
+    let run = lab.start(RUN);
+    run.wait_for_message("boot riscv64-NR_CPUS=64-STAND_IN_MAKE=ok #1: done");
     run.wait_for_message("build riscv64-NR_CPUS=64-STAND_IN_MAKE=hang: started");
     run.signal(Signal::SIGINT);
     let done = run.finish().code(130).says(&[

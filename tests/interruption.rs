@@ -153,7 +153,7 @@ fn a_run_that_is_killed_at_any_moment_measures_what_is_missing_and_nothing_twice
 #[test]
 fn a_run_goes_on_by_itself_name_or_as_the_latest() {
     let lab = Lab::new(&matrix(&["good", "hang"], "silence = \"60s\""));
-    let mut run = lab.start(&["run", "lab.toml"]);
+    let mut run = lab.start(&["run", "lab.toml", "--jobs", "1"]);
     run.wait_for("qemu hang");
     run.signal(Signal::SIGINT);
     let done = run.finish().code(130);
@@ -214,7 +214,7 @@ fn a_failure_of_the_cell_s_own_stays_until_it_is_to_be_tried_again() {
 #[test]
 fn what_cannot_be_compared_with_what_is_there_is_refused() {
     let lab = Lab::new(&matrix(&["good", "hang"], "silence = \"60s\""));
-    let mut run = lab.start(RUN);
+    let mut run = lab.start(&[RUN, &["--jobs", "1"]].concat());
     run.wait_for("qemu hang");
     run.signal(Signal::SIGKILL);
     run.end();

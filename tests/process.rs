@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use matrix::process::jobserver::{Jobserver, Turn};
 use matrix::process::{self, Ended, Exit, Limits, OutputError, SpawnError, Spec, Stop, Stream, output};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
@@ -517,4 +518,36 @@ async fn the_guard_costs_little() {
     times.sort();
     println!("median {:?}", times[5]);
     assert!(times[0] < Duration::from_millis(300), "{times:?}");
+}
+
+/// Two real makes with ten jobs each: together they run three at once, never more.
+#[tokio::test]
+async fn makes_share_the_jobs_of_a_jobserver() {
+    let dir = tempfile::tempdir().unwrap();
+    let rule = "%: ; @echo begin >> $(LOG); sleep 0.2; echo end >> $(LOG)\n";
+    let jobs: Vec<_> = (0..10).map(|n| format!("job{n}")).collect();
+    std::fs::write(dir.path().join("Makefile"), format!("all: {}; @:\nMakefile: ;\n{rule}", jobs.join(" ")))
+        .unwrap();
+    let jobserver = Jobserver::new(3).unwrap();
+    let log = dir.path().join("log");
+    let one = async || {
+        let _token = jobserver.token(Turn::Last).await.unwrap();
+        let make = spec("make").arg("-C").arg(dir.path()).arg("all").arg(format!("LOG={}", log.display()));
+        let make = make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").jobserver(&jobserver);
+        let (exit, lines) = simply(&make).await;
+        assert_eq!(exit.status, Ended::Code(0), "{lines:?}");
+        assert!(!texts(&lines).iter().any(|line| line.contains("warning")), "{lines:?}");
+    };
+    tokio::join!(one(), one());
+    let (mut running, mut most, mut begun) = (0, 0, 0);
+    for line in std::fs::read_to_string(&log).unwrap().lines() {
+        running += if line == "begin" { 1 } else { -1 };
+        begun += i32::from(line == "begin");
+        most = most.max(running);
+    }
+    assert_eq!((begun, running, most), (20, 0, 3));
+    let tokens = async {
+        tokio::join!(jobserver.token(Turn::Last), jobserver.token(Turn::Last), jobserver.token(Turn::Last))
+    };
+    tokio::time::timeout(Duration::from_secs(5), tokens).await.expect("a token got lost");
 }

@@ -18,6 +18,7 @@ use super::toolchain::Tools;
 use crate::arch::Arch;
 use crate::cache::{Cache, Inputs, write_whole};
 use crate::model::{BaseConfig, Failure, Kernel, Stage};
+use crate::process::jobserver::Jobserver;
 use crate::process::{self, Ended, Limits, Spec, Stop};
 
 const ROOM: &str = "builds";
@@ -159,9 +160,14 @@ impl KernelBuild {
         Make { source: &self.source, arch: &self.arch.kernel.arch, objdir, variables: self.variables() }
     }
 
-    /// The command that compiles it, for people.
+    /// The command that compiles it, for people: a run shares its jobs among all kernels.
     pub fn command(&self, objdir: &Path, jobs: usize) -> Spec {
-        self.make(objdir).spec().arg(format!("-j{jobs}")).arg("vmlinux").arg(&self.arch.kernel.target)
+        let make = self.make(objdir).spec().arg(format!("-j{jobs}"));
+        make.args(self.goals())
+    }
+
+    fn goals(&self) -> [&str; 2] {
+        ["vmlinux", &self.arch.kernel.target]
     }
 }
 
@@ -200,7 +206,8 @@ fn object_directory(work: &Path, boot_id: &str) -> std::io::Result<PathBuf> {
 }
 
 /// Compiles a configured kernel, measures it and puts it into the cache.
-/// `progress` is called with the number of commands that make has printed.
+/// The caller holds a token of `jobs`; `progress` is called with the number of
+/// commands that make has printed.
 /// The log stays beside the object directory when compiling fails.
 ///
 /// # Errors
@@ -209,7 +216,7 @@ fn object_directory(work: &Path, boot_id: &str) -> std::io::Result<PathBuf> {
 pub async fn compile(
     build: &KernelBuild,
     configured: &Configured,
-    jobs: usize,
+    jobs: &Jobserver,
     cache: &Cache,
     stop: &Stop,
     progress: impl FnMut(u64),
@@ -237,7 +244,7 @@ pub fn log_path(cache: &Cache, fingerprint: &str) -> std::io::Result<PathBuf> {
 async fn make_kernel(
     build: &KernelBuild,
     work: &Path,
-    jobs: usize,
+    jobs: &Jobserver,
     stop: &Stop,
     mut progress: impl FnMut(u64),
 ) -> Result<u64, Failure> {
@@ -245,7 +252,7 @@ async fn make_kernel(
     let mut steps = 0;
     let mut errors = FirstError::default();
     let limits = Limits { deadline: Some(LIMIT), grace: GRACE, ..Limits::default() };
-    let spec = build.command(&work.join("obj"), jobs).log(&log);
+    let spec = build.make(&work.join("obj")).spec().args(build.goals()).jobserver(jobs).log(&log);
     let exit = process::run(&spec, &limits, stop, |_, line| {
         if line.starts_with(b"  ") {
             steps += 1;

@@ -11,6 +11,7 @@
 //! Only if both are killed at the same moment can a daemon of the command go on.
 
 pub mod guard;
+pub mod jobserver;
 pub mod lines;
 mod log;
 mod run;

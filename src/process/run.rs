@@ -263,7 +263,7 @@ impl Guard {
         if let Some(cwd) = &spec.cwd {
             command.current_dir(cwd);
         }
-        let mut process = command
+        command
             .args(["__guard", "--"])
             .arg(&spec.program)
             .args(&spec.args)
@@ -272,8 +272,11 @@ impl Guard {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()?;
+            .process_group(0);
+        if let Some(jobserver) = &spec.jobserver {
+            jobserver.configure_make(command.as_std_mut());
+        }
+        let mut process = command.spawn()?;
         let pipe = || io::Error::other("no pipe for its output");
         Ok(Guard {
             stdout: process.stdout.take().ok_or_else(pipe)?,

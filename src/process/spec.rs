@@ -4,8 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 
+use super::jobserver::Jobserver;
+
 /// A command to run. No shell is involved; standard input is empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Spec {
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
@@ -15,6 +17,7 @@ pub struct Spec {
     pub(super) cwd: Option<PathBuf>,
     pub(super) log: Option<PathBuf>,
     pub(super) log_cap: u64,
+    pub(super) jobserver: Option<jobserver::Client>,
 }
 
 impl Spec {
@@ -29,6 +32,7 @@ impl Spec {
             cwd: None,
             log: None,
             log_cap: 64 << 20,
+            jobserver: None,
         }
     }
 
@@ -77,6 +81,12 @@ impl Spec {
     /// Keeps at most so many bytes of output in the log, 64 MiB without this.
     pub fn log_cap(mut self, bytes: u64) -> Self {
         self.log_cap = bytes;
+        self
+    }
+
+    /// Lets this make and those below it run as many jobs as the jobserver has tokens for.
+    pub fn jobserver(mut self, jobserver: &Jobserver) -> Self {
+        self.jobserver = Some(jobserver.client());
         self
     }
 

@@ -19,6 +19,7 @@ use crate::cache::{Inputs, sync_tree, write_whole};
 use crate::event::{Event, Job};
 use crate::kernel::build::Built;
 use crate::model::{Accel, Benchmark, Boot, Cell, Failure, Firmware, Online, Sample, Stage};
+use crate::process::jobserver::Turn;
 use crate::store::{BootRecord, Record};
 
 /// What the guests of an architecture boot with, and on.
@@ -146,7 +147,10 @@ impl Runner<'_> {
     pub(super) async fn boot(&self, cell: &Cell, number: u32) -> anyhow::Result<()> {
         let Some((built, guest)) = self.due(cell, number) else { return Ok(()) };
         let alone = if self.counts(cell) { None } else { Some(self.machine.write().await) };
-        let _shared = if alone.is_none() { Some(self.machine.read().await) } else { None };
+        let _shared = match alone {
+            None => Some((self.machine.read().await, self.jobs.token(Turn::First).await?)),
+            Some(_) => None,
+        };
         if self.stopped() || !self.state.borrow_mut().todo.remove(&(cell.id.clone(), number)) {
             return Ok(());
         }

@@ -1,10 +1,11 @@
-//! Kernels of a run: configured all at once, compiled one after another.
+//! Kernels of a run: all configured before any is compiled.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
 use fs_err as fs;
+use futures_util::{TryStreamExt, stream};
 
 use super::plan::{self, Plan, PlannedBuild, State};
 use super::run::Runner;
@@ -15,13 +16,23 @@ use crate::kernel::build::{self, Built};
 use crate::kernel::config::Configured;
 use crate::kernel::{KernelBuild, kconfig, reproduce};
 use crate::model::{Cell, CellId, Failure, Sample, Stage};
+use crate::process::jobserver::Turn;
 use crate::store::{KernelRecord, Record};
+
+const CONFIG_DIFF: &str = "config.diff";
 
 /// A kernel that is configured and waits for being compiled; nobody else may.
 pub(super) struct Ready {
     configured: Configured,
     fingerprint: String,
     _lock: Lock,
+}
+
+impl Ready {
+    /// How long compiling will take, in the number of symbols that are not off.
+    pub(super) fn length(&self) -> usize {
+        self.configured.config.values().filter(|value| *value != "n").count()
+    }
 }
 
 impl Runner<'_> {
@@ -44,14 +55,16 @@ impl Runner<'_> {
             };
             locks.insert(index, (fingerprint, lock));
         }
-        let mut ready = Vec::new();
-        for (index, planned) in plan.builds.iter().enumerate() {
-            ready.push(match locks.remove(&index) {
-                Some((fingerprint, lock)) => self.configure(planned, fingerprint, lock).await?,
-                None => None,
-            });
-        }
-        Ok(ready)
+        let locked =
+            plan.builds.iter().enumerate().map(|(index, planned)| Ok((planned, locks.remove(&index))));
+        stream::iter(locked)
+            .map_ok(async |(planned, lock)| match lock {
+                Some((fingerprint, lock)) => self.configure(planned, fingerprint, lock).await,
+                None => Ok(None),
+            })
+            .try_buffered(self.options.jobs)
+            .try_collect()
+            .await
     }
 
     async fn configure(
@@ -64,6 +77,7 @@ impl Runner<'_> {
         if self.stopped() || KernelBuild::find(self.cache, &fingerprint).is_some() {
             return Ok(None);
         }
+        let _token = self.jobs.token(Turn::Last).await?;
         let job = Job::Build(planned.name().clone());
         self.tell(Event::Step(job.clone(), "configure".to_owned()));
         match build::configure(build, &fingerprint, self.cache, self.stop).await {
@@ -139,14 +153,17 @@ impl Runner<'_> {
         build: &KernelBuild,
         ready: Ready,
     ) -> anyhow::Result<Option<Built>> {
+        let _token = self.jobs.token(Turn::Last).await?;
+        if self.stopped() {
+            return Ok(None);
+        }
         let job = Job::Build(planned.name().clone());
         let began = Instant::now();
         self.tell(Event::Started(job.clone()));
         let total = self.state.borrow().kernels.values().map(|(built, _)| built.info.steps).max();
         let progress = |done| self.tell(Event::Progress { job: job.clone(), done, total });
         let result =
-            build::compile(build, &ready.configured, self.options.jobs, self.cache, self.stop, progress)
-                .await;
+            build::compile(build, &ready.configured, &self.jobs, self.cache, self.stop, progress).await;
         match result {
             Ok(built) => {
                 self.state.borrow_mut().summary.built += 1;
@@ -188,18 +205,27 @@ impl Runner<'_> {
             fs::write(&script, reproduce::script(build, "boot-1/qemu.sh"))?;
             fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
         }
-        let state = self.state.borrow();
-        // Of cells that were built before an interruption too.
-        let config = |cell: &Cell| {
-            let file = state.dir.path().join("cells").join(&cell.id.0).join("config");
-            fs::read_to_string(file).ok().map(|text| kconfig::parse(&text))
-        };
-        if let Some((axis, sibling, before)) = sibling(&state.dir.matrix().cells, cell, config) {
-            let diff = kconfig::diff(&before, &config(cell).unwrap_or_default());
-            let text = format!("# {axis}: {} -> {}\n{diff}", sibling.id, cell.id);
-            write_whole(&dir.join("config.diff"), text.as_bytes())?;
-        }
         Ok(sync_tree(&dir)?)
+    }
+
+    /// Shows beside each configuration how it differs from its neighbour's; in
+    /// the end, as kernels come in another order than cells.
+    pub(super) fn keep_config_diffs(&self) -> anyhow::Result<()> {
+        let state = self.state.borrow();
+        let file = |cell: &Cell, name: &str| state.dir.path().join("cells").join(&cell.id.0).join(name);
+        // Of cells that were built before an interruption too.
+        let config =
+            |cell: &Cell| fs::read_to_string(file(cell, "config")).ok().map(|text| kconfig::parse(&text));
+        let cells = &state.dir.matrix().cells;
+        for cell in cells.iter().filter(|cell| !file(cell, CONFIG_DIFF).exists()) {
+            let Some(own) = config(cell) else { continue };
+            if let Some((axis, sibling, before)) = sibling(cells, cell, config) {
+                let diff = kconfig::diff(&before, &own);
+                let text = format!("# {axis}: {} -> {}\n{diff}", sibling.id, cell.id);
+                write_whole(&file(cell, CONFIG_DIFF), text.as_bytes())?;
+            }
+        }
+        Ok(())
     }
 }
 

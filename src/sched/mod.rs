@@ -1,11 +1,12 @@
 //! From a matrix to records: which kernels are built and booted, and when.
 //!
-//! [`plan`] says what is to be done, [`run`] does it by `builds`, `stacks` and `boots`,
-//! [`host`] says on what.
+//! [`plan`] says what is to be done, `order` in which order, [`run`] does it by
+//! `builds`, `stacks` and `boots`, [`host`] says on what.
 
 mod boots;
 mod builds;
 pub mod host;
+mod order;
 pub mod plan;
 pub mod run;
 mod stacks;

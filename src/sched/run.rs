@@ -1,6 +1,7 @@
 //! Doing what a plan says: configurations first, as they fail in seconds; then
-//! kernel by kernel; boots in rounds over all cells, each round in a random
-//! order of its own, so that a drift of the host's speed hits all alike.
+//! kernels, several at once under one jobserver, so that the serial parts of one
+//! are filled by another's compilers; boots in rounds over all cells, each round
+//! in a random order of its own, so that a drift of the host's speed hits all alike.
 //!
 //! Counted instructions do not know of the host: those boots overlap builds and
 //! each other, and a cell's first one comes as soon as its kernel is there.
@@ -21,8 +22,10 @@ use futures_util::{TryStreamExt, stream};
 use tokio::sync::{RwLock, mpsc};
 
 use super::boots::Guest;
+use super::builds::Ready;
 use super::host;
-use super::plan::{self, Plan, Target, Trees};
+use super::order;
+use super::plan::{self, Plan, PlannedBuild, Target, Trees};
 use super::until;
 use crate::boot::verdict;
 use crate::cache::Cache;
@@ -31,12 +34,13 @@ use crate::kernel::build::Built;
 use crate::kernel::source;
 use crate::model::{Accel, Cell, CellId, Failure, Matrix, Source, Stage};
 use crate::process::Stop;
+use crate::process::jobserver::Jobserver;
 use crate::store::{KernelInputs, Record, RunDir};
 
 /// How a run is to be done.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Compiler processes at once.
+    /// Compiler processes at once, and guests beside them.
     pub jobs: usize,
     /// Whether to ask the distribution for newer packages.
     pub refresh: bool,
@@ -64,6 +68,7 @@ pub(super) struct Runner<'a> {
     pub(super) cache: &'a Cache,
     pub(super) options: Options,
     pub(super) stop: &'a Stop,
+    pub(super) jobs: Jobserver,
     pub(super) targets: BTreeMap<String, Target>,
     pub(super) state: RefCell<State<'a>>,
     /// Shared by builds and boots that count instructions; a wall-clock boot
@@ -112,6 +117,7 @@ pub async fn run(
         cache,
         options,
         stop,
+        jobs: Jobserver::new(options.jobs)?,
         targets,
         state: RefCell::new(state),
         machine: RwLock::new(()),
@@ -170,9 +176,10 @@ impl Runner<'_> {
         let boots = self.state.borrow().todo.len();
         self.state.borrow_mut().summary.fresh = fresh;
         self.tell(Event::RunStarted { builds, fresh, boots });
-        self.guests().await?;
+        let ((), configured) = tokio::try_join!(self.guests(), self.configure_all(&plan))?;
         let (queue, queued) = mpsc::unbounded_channel();
-        tokio::try_join!(self.build_all(&plan, queue), self.boot_queued(queued))?;
+        tokio::try_join!(self.build_all(&plan, configured, queue), self.boot_queued(queued))?;
+        self.keep_config_diffs()?;
         for round in 1..=self.matrix.boot.boots {
             let mut order = shuffled(&self.matrix.cells, self.options.seed, round);
             order.retain(|cell| !self.is_known(cell, round));
@@ -208,32 +215,53 @@ impl Runner<'_> {
         self.state.borrow().dir.pin_kernels(&kernels)
     }
 
-    /// Kernel by kernel; queues first boots that overlap builds, and does those
-    /// that need not wait for all builds.
+    /// Kernels, as many at once as keep all processors busy; queues first boots
+    /// that overlap builds, and does those that need not wait for all builds.
     async fn build_all<'m>(
         &self,
         plan: &'m Plan,
+        mut configured: Vec<Option<Ready>>,
         queue: mpsc::UnboundedSender<&'m Cell>,
     ) -> anyhow::Result<()> {
-        let configured = self.configure_all(plan).await?;
-        for (planned, configured) in plan.builds.iter().zip(configured) {
-            if self.stopped() {
-                return Ok(());
-            }
-            {
-                let _shared = self.machine.read().await;
-                self.kernel(planned, configured).await?;
-            }
-            for cell in &planned.cells {
-                // Without a receiver the boots have failed, which ends the run.
-                if self.counts(cell) {
-                    let _ = queue.send(cell);
-                } else if self.matrix.boot.boots == 1 {
-                    self.boot(cell, 1).await?;
-                }
+        let order = order::of(self.matrix, plan, |i| configured[i].as_ref().map_or(0, Ready::length));
+        let kernels: Vec<_> =
+            order.into_iter().map(|i| Ok((&plan.builds[i], configured[i].take()))).collect();
+        let build = async |(planned, ready)| self.build(planned, ready, &queue).await;
+        stream::iter(kernels).try_for_each_concurrent(self.kernels_at_once(), build).await
+    }
+
+    async fn build<'m>(
+        &self,
+        planned: &'m PlannedBuild,
+        ready: Option<Ready>,
+        queue: &mpsc::UnboundedSender<&'m Cell>,
+    ) -> anyhow::Result<()> {
+        if self.stopped() {
+            return Ok(());
+        }
+        {
+            let _shared = self.machine.read().await;
+            self.kernel(planned, ready).await?;
+        }
+        for cell in &planned.cells {
+            // Without a receiver the boots have failed, which ends the run.
+            if self.counts(cell) {
+                let _ = queue.send(cell);
+            } else if self.matrix.boot.boots == 1 {
+                self.boot(cell, 1).await?;
             }
         }
         Ok(())
+    }
+
+    /// A kernel's serial parts (linking, symbol tables) are filled by the
+    /// compilers of one more; where there are many processors, they take longer
+    /// than all compiling, and more kernels are needed. Each may be linking.
+    fn kernels_at_once(&self) -> usize {
+        const LINKER_MIB: u64 = 2048;
+        let fit = host::available_mib().map_or(2, |mib| mib / LINKER_MIB);
+        let useful = (self.options.jobs / 8).max(2).min(self.options.jobs);
+        useful.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1)
     }
 
     async fn boot_queued(&self, queued: mpsc::UnboundedReceiver<&Cell>) -> anyhow::Result<()> {
