@@ -165,6 +165,10 @@ pub struct Run {
     /// Compiler processes at once [default: one for each processor]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
+    /// Leave the object trees of the kernels in the cache (below `work`), to look
+    /// into; they are large
+    #[arg(long)]
+    pub keep_objects: bool,
     /// Show the plan with all commands and do nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -360,6 +360,24 @@ fn as_many_kernels_are_made_at_once_as_there_are_jobs_for() {
     assert_eq!(rows(&done.stdout, "size")[0], "meet FAILED(compile error)", "one job for two kernels");
 }
 
+/// A kernel starts from the objects of the one that is done, unless it comes
+/// out the same anyhow; in the end they go, unless they are to be kept.
+#[test]
+fn kernels_start_from_the_objects_of_others() {
+    let text = column("FANCY_NAME", &["a", "b"], "");
+    for (args, left) in [(&[][..], false), (&["--keep-objects"][..], true)] {
+        let lab = Lab::new(&text);
+        let args = [RUN, &["--jobs", "1", "--verbose"], args].concat();
+        lab.matrix(&args).code(0).says(&[
+            "build riscv64-NR_CPUS=64-FANCY_NAME=b: from the objects of riscv64-NR_CPUS=64-FANCY_NAME=a",
+        ]);
+        let work = lab.path("cache/work");
+        let trees =
+            std::fs::read_dir(work).unwrap().filter(|e| e.as_ref().unwrap().path().join("obj").exists());
+        assert_eq!(trees.count() > 0, left);
+    }
+}
+
 /// The first guest ends well only if the third kernel's `make` begins meanwhile.
 #[test]
 fn boots_that_count_instructions_overlap_builds() {
@@ -767,7 +785,7 @@ fn an_interrupt_during_make_keeps_what_was_measured() {
 #[test]
 fn an_interrupt_during_a_boot_keeps_what_was_measured() {
     let lab = Lab::new(&column("STAND_IN_QEMU", &["good", "hang"], ""));
-    let mut run = lab.start(RUN);
+    let mut run = lab.start(&[RUN, &["--jobs", "1"]].concat());
     run.wait_for("qemu hang");
     run.signal(Signal::SIGTERM);
     let done = run.finish().code(130);

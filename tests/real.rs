@@ -170,19 +170,33 @@ fn changed_smoke(name: &str, changes: &[(&str, &str)]) -> PathBuf {
     file
 }
 
-/// The same cell, built in another folder, is the same file.
+/// The same cell, built in another folder and from the objects of a kernel with
+/// other NR_CPUS and masks off the stack, is the same file.
 fn same_bytes_elsewhere(cache: &Path, run: &Path) {
+    let other = other_cache(cache);
+    let again = fresh("again");
+    let axes = ("NR_CPUS = [64]\nOFFSTACK = [\"n\"]", "NR_CPUS = [512, 64]\nOFFSTACK = [\"y\", \"n\"]");
+    let others = "[[exclude]]\nNR_CPUS = 512\nOFFSTACK = \"n\"\n[[exclude]]\nNR_CPUS = 64\nOFFSTACK = \"y\"\n[kernel]\n";
+    let file = changed_smoke("again", &[axes, ("[kernel]\n", others)]);
+    let args = ["run", file.to_str().unwrap(), "--jobs", "1", "--only", "arch=riscv64", "--output"];
+    assert_eq!(matrix(&other, &[&args[..], &[again.to_str().unwrap()]].concat()).status.code(), Some(0));
+    let cell = "riscv64-NR_CPUS=64-OFFSTACK=n";
+    assert_eq!(build_info(&again, cell).objects_of.unwrap(), "riscv64-NR_CPUS=512-OFFSTACK=y");
+    same_bytes(&vmlinux(cache, run, cell), &vmlinux(&other, &again, cell));
+}
+
+/// A cache of its own with the same sources.
+fn other_cache(cache: &Path) -> PathBuf {
     let other = room("other-cache");
     if !other.join("sources").exists() {
         std::os::unix::fs::symlink(cache.join("sources"), other.join("sources")).unwrap();
     }
-    let again = fresh("again");
-    let cell = "riscv64-NR_CPUS=64-OFFSTACK=n";
-    let args = ["run", "matrices/smoke.toml", "--only", "arch=riscv64", "--output", again.to_str().unwrap()];
-    assert_eq!(matrix(&other, &args).status.code(), Some(0));
-    let (first, second) = (vmlinux(cache, run, cell), vmlinux(&other, &again, cell));
-    assert_ne!(first, second);
-    assert!(std::fs::read(first).unwrap() == std::fs::read(second).unwrap(), "builds differ");
+    other
+}
+
+fn same_bytes(one: &Path, two: &Path) {
+    assert_ne!(one, two);
+    assert!(std::fs::read(one).unwrap() == std::fs::read(two).unwrap(), "builds differ");
 }
 
 fn nothing_is_built_twice(cache: &Path) {
@@ -268,6 +282,25 @@ fn a_patch_is_compared_with_what_it_patches() {
         assert!(after > 0.0 && after < 0.9 * before, "{metric}: {before} {after}");
     }
     assert!(mean(0, "offline-half.offline_total") > mean(0, "offline-one.offline_mean"));
+    same_bytes_from_nothing(&cache, &run, [&results.matrix.cells[0].id.0, &results.matrix.cells[1].id.0]);
+}
+
+/// The patched kernel was made from the objects of the other; made by itself it
+/// is the same file.
+fn same_bytes_from_nothing(cache: &Path, run: &Path, [plain, patched]: [&str; 2]) {
+    assert_eq!(build_info(run, patched).objects_of.unwrap(), plain);
+    let (other, alone) = (other_cache(cache), fresh("alone"));
+    let (file, patches) = (room("matrices").join("alone.toml"), room("matrices").join("patches"));
+    if !patches.exists() {
+        std::os::unix::fs::symlink(std::fs::canonicalize("matrices/patches").unwrap(), patches).unwrap();
+    }
+    let text = std::fs::read_to_string("matrices/topology-span.toml").unwrap();
+    std::fs::write(&file, text.replace("[boot]\n", "[boot]\nboots = 0\n")).unwrap();
+    let args =
+        ["run", file.to_str().unwrap(), "--only", "patches=after", "--output", alone.to_str().unwrap()];
+    assert_eq!(matrix(&other, &args).status.code(), Some(0));
+    assert_eq!(build_info(&alone, patched).objects_of, None);
+    same_bytes(&vmlinux(cache, run, patched), &vmlinux(&other, &alone, patched));
 }
 
 /// The kernel's own benchmark, on a patched kernel, read from the console.
@@ -350,7 +383,7 @@ async fn every_corner_of_the_matrices_can_be_configured() {
             let symbols = [("NR_CPUS", nr_cpus), ("CPUMASK_OFFSTACK", offstack)];
             let build = build(&arch, base, &symbols, &cache).await;
             let key = format!("corner-{}-{}-{nr_cpus}-{offstack}", arch.name, base.0);
-            let done = kernel::build::configure(&build, &key, &cache, &Stop::default()).await;
+            let done = kernel::build::configure(&build, &key, None, &cache, &Stop::default()).await;
             let done = done.unwrap_or_else(|f| panic!("{key}: {}", f.detail));
             assert_eq!(done.config["NR_CPUS"], nr_cpus, "{key}");
             assert_eq!(done.config.get("CPUMASK_OFFSTACK").map_or("n", String::as_str), offstack, "{key}");
@@ -369,7 +402,8 @@ async fn value_that_does_not_stick_is_explained() {
     let arch = arch::all().unwrap().remove(0);
     let symbols = [("EXT4_FS", "y"), ("NO_SUCH", "y")];
     let build = build(&arch, ("allnoconfig", "minimal"), &symbols, &cache).await;
-    let failure = kernel::build::configure(&build, "impossible", &cache, &Stop::default()).await.unwrap_err();
+    let failure =
+        kernel::build::configure(&build, "impossible", None, &cache, &Stop::default()).await.unwrap_err();
     let detail = failure.detail;
     assert!(detail.contains("CONFIG_EXT4_FS: asked for y, got nothing"), "{detail}");
     assert!(detail.contains("[BLOCK=n]"), "{detail}");

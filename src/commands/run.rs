@@ -145,7 +145,13 @@ impl Task<'_> {
         if !part.cells.is_empty() {
             fs::create_dir_all(cache.root())?;
             let (seed, retry_failed) = (info.seed.unwrap_or_default(), args.retry_failed);
-            let options = Options { jobs: jobs(args), refresh: args.refresh, seed, retry_failed };
+            let options = Options {
+                jobs: jobs(args),
+                refresh: args.refresh,
+                seed,
+                retry_failed,
+                keep_objects: args.keep_objects,
+            };
             summary = sched::run::run(part, targets, &mut dir, cache, options, tell.clone(), stop).await?;
         }
         // Bars are gone before the tables come.

@@ -4,15 +4,17 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use super::config::{self, Configured, Make, Request};
 use super::elf::{self, Sizes};
 use super::kconfig;
+use super::seed::{self, ObjectTree};
 use super::source::SourceTree;
 use super::toolchain::Tools;
 use crate::arch::Arch;
@@ -26,6 +28,10 @@ const ROOM: &str = "builds";
 const RECIPE: &str = "1";
 /// Folder of an entry with the Kconfig files that replaced the tree's.
 pub const OVERLAY: &str = "overlay";
+/// Object directory below the folder of a build under way.
+pub(super) const OBJECTS: &str = "obj";
+/// File of a build under way that names the kernel whose objects it started from.
+const OBJECTS_OF: &str = "objects_of";
 const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
 /// Another one each time the host starts.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -68,6 +74,9 @@ pub struct BuildInfo {
     pub overridden: Vec<String>,
     /// Symbols of built-in fragments that the tree does not have.
     pub unknown: Vec<String>,
+    /// The kernel whose objects it was made from, where it was not made from nothing.
+    #[serde(default)]
+    pub objects_of: Option<String>,
     /// Commands that make printed: what the next build's progress is measured by.
     pub steps: u64,
     /// Wall-clock seconds of compiling.
@@ -172,18 +181,24 @@ impl KernelBuild {
 }
 
 /// Configures and verifies a kernel in its object directory, compiling nothing.
+/// `like` is the fingerprint of a kernel with the same source and toolchain that
+/// was configured before: its configuration programs are taken over.
 ///
 /// # Errors
 /// A requested value did not stick, or Kconfig failed.
 pub async fn configure(
     build: &KernelBuild,
     fingerprint: &str,
+    like: Option<&str>,
     cache: &Cache,
     stop: &Stop,
 ) -> Result<Configured, Failure> {
     let objdir = cache.work(ROOM, fingerprint).and_then(|work| object_directory(&work, BOOT_ID));
     let objdir = objdir.map_err(|e| Failure::new(Stage::Config, "no object directory", e))?;
     let configured = async {
+        if let Some(like) = like.filter(|_| !objdir.exists()) {
+            seed::prepare(&cache.work(ROOM, like)?.join(OBJECTS), &objdir, &build.source.dir)?;
+        }
         fs::create_dir_all(&objdir)?;
         config::configure(&build.make(&objdir), &build.request, stop).await
     };
@@ -194,11 +209,14 @@ pub async fn configure(
 /// not across a restart of the host: by their times files would look finished
 /// of which a power cut left nothing.
 fn object_directory(work: &Path, boot_id: &str) -> std::io::Result<PathBuf> {
-    let (objdir, note) = (work.join("obj"), work.join("boot_id"));
+    let (objdir, note) = (work.join(OBJECTS), work.join("boot_id"));
     let boot_id = fs::read_to_string(boot_id)?;
     if fs::read_to_string(&note).ok().as_ref() != Some(&boot_id) {
         if objdir.exists() {
             fs::remove_dir_all(&objdir)?;
+        }
+        if work.join(OBJECTS_OF).exists() {
+            fs::remove_file(work.join(OBJECTS_OF))?;
         }
         fs::write(&note, boot_id)?;
     }
@@ -233,6 +251,57 @@ pub async fn compile(
         .map_err(|e| Failure::new(Stage::Build, "build", e))
 }
 
+/// Starts a configured kernel from the objects of the nearest of `trees`, which
+/// saves making again what does not differ; says from what. Nothing comes of it
+/// where none is near or something was built already.
+///
+/// # Errors
+/// It cannot be copied; the kernel can be built without.
+pub fn plant(
+    build: &KernelBuild,
+    configured: &Configured,
+    trees: &[Arc<ObjectTree>],
+    cache: &Cache,
+) -> anyhow::Result<Option<String>> {
+    let inputs = build.inputs()?;
+    let work = cache.work(ROOM, &inputs.fingerprint())?;
+    let objdir = work.join(OBJECTS);
+    let near = |tree: &&Arc<ObjectTree>| tree.distance(&inputs, &configured.config).is_some();
+    let mut near: Vec<_> = trees.iter().filter(near).collect();
+    near.sort_by_key(|tree| tree.distance(&inputs, &configured.config));
+    for tree in near {
+        let changes = match tree.source() {
+            (_, fingerprint) if fingerprint == build.source.fingerprint => Some(Default::default()),
+            (dir, _) => seed::changes(dir, &build.source.dir)?,
+        };
+        if let Some(changes) = changes {
+            let planted = tree.plant(build, &objdir, &changes)?;
+            if planted {
+                fs::write(work.join(OBJECTS_OF), tree.name())?;
+            }
+            return Ok(planted.then(|| tree.name().to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// The object tree of a kernel that was built, for others to start from. It is
+/// removed with the value unless it is to be kept.
+///
+/// # Errors
+/// The cache cannot be written.
+pub fn objects(
+    build: &KernelBuild,
+    configured: &Configured,
+    name: &str,
+    cache: &Cache,
+    keep: bool,
+) -> anyhow::Result<ObjectTree> {
+    let inputs = build.inputs()?;
+    let work = cache.work(ROOM, &inputs.fingerprint())?;
+    Ok(ObjectTree::of(build, inputs, &configured.config, name, work, keep))
+}
+
 /// Path of the log of the build that is, or was last, under way.
 ///
 /// # Errors
@@ -252,7 +321,7 @@ async fn make_kernel(
     let mut steps = 0;
     let mut errors = FirstError::default();
     let limits = Limits { deadline: Some(LIMIT), grace: GRACE, ..Limits::default() };
-    let spec = build.make(&work.join("obj")).spec().args(build.goals()).jobserver(jobs).log(&log);
+    let spec = build.make(&work.join(OBJECTS)).spec().args(build.goals()).jobserver(jobs).log(&log);
     let exit = process::run(&spec, &limits, stop, |_, line| {
         if line.starts_with(b"  ") {
             steps += 1;
@@ -311,7 +380,7 @@ struct Figures {
     seconds: f64,
 }
 
-/// Gathers what is worth keeping and drops the object directory.
+/// Gathers what is worth keeping.
 async fn publish(
     build: &KernelBuild,
     configured: &Configured,
@@ -321,7 +390,7 @@ async fn publish(
     cache: &Cache,
     stop: &Stop,
 ) -> anyhow::Result<Built> {
-    let objdir = work.join("obj");
+    let objdir = work.join(OBJECTS);
     let out = work.join("out");
     fs::create_dir_all(&out)?;
     for (from, to) in
@@ -329,6 +398,8 @@ async fn publish(
     {
         fs::copy(objdir.join(from), out.join(to)).with_context(|| format!("make left no {from}"))?;
     }
+    let config = kconfig::parse(&fs::read_to_string(out.join("config"))?);
+    ensure!(config == configured.config, "make changed the verified configuration");
     fs::copy(work.join("build.log"), out.join("build.log"))?;
     if !configured.overridden.is_empty() {
         keep_overlay(&objdir, &build.arch.kernel.arch, &out.join(OVERLAY))?;
@@ -343,6 +414,7 @@ async fn publish(
         sizes: facts.sizes,
         overridden: configured.overridden.clone(),
         unknown: configured.unknown.clone(),
+        objects_of: fs::read_to_string(work.join(OBJECTS_OF)).ok(),
         steps: figures.steps,
         seconds: figures.seconds,
         toolchain: build.tools.version.clone(),
@@ -351,7 +423,6 @@ async fn publish(
     };
     write_whole(&out.join("build.json"), &serde_json::to_vec_pretty(&info)?)?;
     let dir = cache.publish(&out, ROOM, &info.inputs.fingerprint())?;
-    fs::remove_dir_all(work)?;
     Ok(Built { dir, info })
 }
 
@@ -422,6 +493,7 @@ mod tests {
             config: Some(5),
             overridden: vec![],
             unknown: vec![],
+            objects_of: None,
             steps: 1,
             seconds: 1.0,
             toolchain: String::new(),

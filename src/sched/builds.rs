@@ -2,36 +2,44 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use fs_err as fs;
 use futures_util::{TryStreamExt, stream};
 
+use super::order::Outlook;
 use super::plan::{self, Plan, PlannedBuild, State};
 use super::run::Runner;
 use super::stacks::size;
-use crate::cache::{Lock, sync_tree, write_whole};
+use crate::cache::{Inputs, Lock, sync_tree, write_whole};
 use crate::event::{Event, Job};
 use crate::kernel::build::{self, Built};
 use crate::kernel::config::Configured;
-use crate::kernel::{KernelBuild, kconfig, reproduce};
+use crate::kernel::{KernelBuild, ObjectTree, kconfig, reproduce};
 use crate::model::{Cell, CellId, Failure, Sample, Stage};
 use crate::process::jobserver::Turn;
 use crate::store::{KernelRecord, Record};
 
 const CONFIG_DIFF: &str = "config.diff";
 
+/// A build, and the one whose configuration programs it can take over.
+type Kin = (usize, Option<String>);
+
 /// A kernel that is configured and waits for being compiled; nobody else may.
 pub(super) struct Ready {
     configured: Configured,
     fingerprint: String,
+    /// The same for kernels that differ in their sources alone.
+    family: String,
     _lock: Lock,
 }
 
 impl Ready {
-    /// How long compiling will take, in the number of symbols that are not off.
-    pub(super) fn length(&self) -> usize {
-        self.configured.config.values().filter(|value| *value != "n").count()
+    /// How long compiling takes is told by the number of symbols that are not off.
+    pub(super) fn outlook(&self) -> Outlook {
+        let length = self.configured.config.values().filter(|value| *value != "n").count();
+        Outlook { length, family: Some(self.family.clone()) }
     }
 }
 
@@ -55,33 +63,66 @@ impl Runner<'_> {
             };
             locks.insert(index, (fingerprint, lock));
         }
-        let locked =
-            plan.builds.iter().enumerate().map(|(index, planned)| Ok((planned, locks.remove(&index))));
-        stream::iter(locked)
-            .map_ok(async |(planned, lock)| match lock {
-                Some((fingerprint, lock)) => self.configure(planned, fingerprint, lock).await,
-                None => Ok(None),
-            })
-            .try_buffered(self.options.jobs)
-            .try_collect()
-            .await
+        let mut ready: Vec<_> = plan.builds.iter().map(|_| None).collect();
+        // The first of each source makes Kconfig's programs; the others take them over.
+        let (own, others) = self.programs(plan, &locks)?;
+        for part in [own, others] {
+            let locked = part.into_iter().map(|(index, like)| Ok((index, like, locks.remove(&index))));
+            let configured = stream::iter(locked.collect::<Vec<_>>())
+                .map_ok(async |(index, like, lock)| {
+                    let planned = &plan.builds[index];
+                    let configured = self.configure(planned, like.as_deref(), lock).await;
+                    configured.map(|configured| (index, configured))
+                })
+                .try_buffer_unordered(self.options.jobs);
+            for (index, configured) in configured.try_collect::<Vec<_>>().await? {
+                ready[index] = configured;
+            }
+        }
+        Ok(ready)
+    }
+
+    /// The builds that are to be configured: those without and those with
+    /// another whose configuration programs they can take over, by fingerprint.
+    fn programs(
+        &self,
+        plan: &Plan,
+        locks: &BTreeMap<usize, (String, Lock)>,
+    ) -> anyhow::Result<(Vec<Kin>, Vec<Kin>)> {
+        let mut first: BTreeMap<String, String> = BTreeMap::new();
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        for (&index, (fingerprint, _)) in locks {
+            let Some(build) = &plan.builds[index].build else { continue };
+            let programs = without(build.inputs()?, &["configuration", "base configuration"]);
+            match first.get(&programs) {
+                Some(like) => others.push((index, Some(like.clone()))),
+                None => {
+                    first.insert(programs, fingerprint.clone());
+                    own.push((index, None));
+                }
+            }
+        }
+        Ok((own, others))
     }
 
     async fn configure(
         &self,
         planned: &PlannedBuild,
-        fingerprint: String,
-        lock: Lock,
+        like: Option<&str>,
+        lock: Option<(String, Lock)>,
     ) -> anyhow::Result<Option<Ready>> {
-        let Some(build) = &planned.build else { return Ok(None) };
+        let (Some(build), Some((fingerprint, lock))) = (&planned.build, lock) else { return Ok(None) };
         if self.stopped() || KernelBuild::find(self.cache, &fingerprint).is_some() {
             return Ok(None);
         }
         let _token = self.jobs.token(Turn::Last).await?;
         let job = Job::Build(planned.name().clone());
         self.tell(Event::Step(job.clone(), "configure".to_owned()));
-        match build::configure(build, &fingerprint, self.cache, self.stop).await {
-            Ok(configured) => Ok(Some(Ready { configured, fingerprint, _lock: lock })),
+        match build::configure(build, &fingerprint, like, self.cache, self.stop).await {
+            Ok(configured) => {
+                let family = without(build.inputs()?, &["source"]);
+                Ok(Some(Ready { configured, fingerprint, family, _lock: lock }))
+            }
             Err(_) if self.stopped() => Ok(None),
             Err(failure) => {
                 self.fail(job, &planned.cells, failure)?;
@@ -90,11 +131,25 @@ impl Runner<'_> {
         }
     }
 
-    /// Sees to it that a kernel is there, and records its sizes.
-    pub(super) async fn kernel(&self, planned: &PlannedBuild, ready: Option<Ready>) -> anyhow::Result<()> {
+    /// Sees to it that a kernel is there, from the objects of another if one is
+    /// near, and records its sizes; gives its own objects.
+    pub(super) async fn kernel(
+        &self,
+        planned: &PlannedBuild,
+        ready: Option<Ready>,
+        seeds: Vec<Arc<ObjectTree>>,
+    ) -> anyhow::Result<Option<ObjectTree>> {
+        let mut tree = None;
         let built = match (&planned.state, &planned.build, ready) {
             (State::Fresh(built), ..) => Some((**built).clone()),
-            (_, Some(build), Some(ready)) => self.compile(planned, build, ready).await?,
+            (_, Some(build), Some(ready)) => {
+                let made = self.compile(planned, build, &ready, seeds).await?;
+                if made.is_some() {
+                    let (name, keep) = (&planned.name().0, self.options.keep_objects);
+                    tree = Some(build::objects(build, &ready.configured, name, self.cache, keep)?);
+                }
+                made
+            }
             // Another run built it while this one waited for the lock, or its configuration failed.
             (_, Some(build), None) => {
                 let found = KernelBuild::find(self.cache, &build.inputs()?.fingerprint());
@@ -103,7 +158,7 @@ impl Runner<'_> {
             }
             _ => None,
         };
-        let Some(built) = built else { return Ok(()) };
+        let Some(built) = built else { return Ok(None) };
         let config = kconfig::parse(&fs::read_to_string(built.dir.join("config"))?);
         for cell in &planned.cells {
             self.state.borrow_mut().kernels.insert(cell.id.clone(), (built.clone(), config.clone()));
@@ -111,7 +166,8 @@ impl Runner<'_> {
             self.cache.remember(&plan::memory_key(self.matrix, &cell.id), &built.info.inputs)?;
             self.record_kernel(cell, &built)?;
         }
-        self.stacks(planned, &built, &config).await
+        self.stacks(planned, &built, &config).await?;
+        Ok(tree)
     }
 
     /// Records what a kernel yields without being booted, once. A kernel that
@@ -151,7 +207,8 @@ impl Runner<'_> {
         &self,
         planned: &PlannedBuild,
         build: &KernelBuild,
-        ready: Ready,
+        ready: &Ready,
+        seeds: Vec<Arc<ObjectTree>>,
     ) -> anyhow::Result<Option<Built>> {
         let _token = self.jobs.token(Turn::Last).await?;
         if self.stopped() {
@@ -160,6 +217,7 @@ impl Runner<'_> {
         let job = Job::Build(planned.name().clone());
         let began = Instant::now();
         self.tell(Event::Started(job.clone()));
+        self.plant(&job, build, ready, seeds).await;
         let total = self.state.borrow().kernels.values().map(|(built, _)| built.info.steps).max();
         let progress = |done| self.tell(Event::Progress { job: job.clone(), done, total });
         let result =
@@ -183,6 +241,17 @@ impl Runner<'_> {
                 self.fail(job, &planned.cells, failure)?;
                 Ok(None)
             }
+        }
+    }
+
+    /// Gives a kernel what it need not make itself. Without, it takes longer.
+    async fn plant(&self, job: &Job, build: &KernelBuild, ready: &Ready, seeds: Vec<Arc<ObjectTree>>) {
+        let (build, configured, cache) = (build.clone(), ready.configured.clone(), self.cache.clone());
+        let planting = move || build::plant(&build, &configured, &seeds, &cache);
+        match tokio::task::spawn_blocking(planting).await {
+            Ok(Ok(Some(from))) => self.tell(Event::Step(job.clone(), format!("from the objects of {from}"))),
+            Ok(Ok(None)) | Err(_) => {}
+            Ok(Err(error)) => self.tell(Event::Note(format!("{job}: made from nothing: {error:#}"))),
         }
     }
 
@@ -227,6 +296,12 @@ impl Runner<'_> {
         }
         Ok(())
     }
+}
+
+/// Stands for all inputs but some.
+fn without(mut inputs: Inputs, names: &[&str]) -> String {
+    inputs.0.retain(|name, _| !names.contains(&name.as_str()));
+    inputs.fingerprint()
 }
 
 /// The first configured cell before this one that differs on one axis alone,

@@ -9,5 +9,6 @@ pub mod host;
 mod order;
 pub mod plan;
 pub mod run;
+mod seeds;
 mod stacks;
 mod until;

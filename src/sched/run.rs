@@ -24,8 +24,9 @@ use tokio::sync::{RwLock, mpsc};
 use super::boots::Guest;
 use super::builds::Ready;
 use super::host;
-use super::order;
-use super::plan::{self, Plan, PlannedBuild, Target, Trees};
+use super::order::{self, Step};
+use super::plan::{self, Plan, Target, Trees};
+use super::seeds::Seeds;
 use super::until;
 use crate::boot::verdict;
 use crate::cache::Cache;
@@ -48,6 +49,8 @@ pub struct Options {
     pub seed: u64,
     /// Whether boots that failed are done again.
     pub retry_failed: bool,
+    /// Whether object trees stay in the cache.
+    pub keep_objects: bool,
 }
 
 /// What came of a run.
@@ -69,6 +72,7 @@ pub(super) struct Runner<'a> {
     pub(super) options: Options,
     pub(super) stop: &'a Stop,
     pub(super) jobs: Jobserver,
+    pub(super) seeds: Seeds,
     pub(super) targets: BTreeMap<String, Target>,
     pub(super) state: RefCell<State<'a>>,
     /// Shared by builds and boots that count instructions; a wall-clock boot
@@ -118,6 +122,7 @@ pub async fn run(
         options,
         stop,
         jobs: Jobserver::new(options.jobs)?,
+        seeds: Seeds::default(),
         targets,
         state: RefCell::new(state),
         machine: RwLock::new(()),
@@ -223,25 +228,33 @@ impl Runner<'_> {
         mut configured: Vec<Option<Ready>>,
         queue: mpsc::UnboundedSender<&'m Cell>,
     ) -> anyhow::Result<()> {
-        let order = order::of(self.matrix, plan, |i| configured[i].as_ref().map_or(0, Ready::length));
+        let outlook: Vec<_> =
+            configured.iter().map(|c| c.as_ref().map(Ready::outlook).unwrap_or_default()).collect();
+        let steps = order::of(self.matrix, plan, &outlook, self.kernels_at_once());
+        self.seeds.expect(&steps);
         let kernels: Vec<_> =
-            order.into_iter().map(|i| Ok((&plan.builds[i], configured[i].take()))).collect();
-        let build = async |(planned, ready)| self.build(planned, ready, &queue).await;
+            steps.into_iter().map(|step| Ok((step, configured[step.build].take()))).collect();
+        let build = async |(step, ready)| self.build(plan, step, ready, &queue).await;
         stream::iter(kernels).try_for_each_concurrent(self.kernels_at_once(), build).await
     }
 
     async fn build<'m>(
         &self,
-        planned: &'m PlannedBuild,
+        plan: &'m Plan,
+        step: Step,
         ready: Option<Ready>,
         queue: &mpsc::UnboundedSender<&'m Cell>,
     ) -> anyhow::Result<()> {
+        let planned = &plan.builds[step.build];
+        let seeds = self.seeds.for_step(step).await;
         if self.stopped() {
+            self.seeds.ended(step, None);
             return Ok(());
         }
         {
             let _shared = self.machine.read().await;
-            self.kernel(planned, ready).await?;
+            let tree = self.kernel(planned, ready, seeds).await?;
+            self.seeds.ended(step, tree);
         }
         for cell in &planned.cells {
             // Without a receiver the boots have failed, which ends the run.
