@@ -10,52 +10,17 @@ mod json;
 mod observe;
 mod table;
 
-use std::collections::BTreeMap;
-
 use indexmap::{IndexMap, IndexSet};
 
-use crate::model::{CellId, Direction, Kind, Results};
-use crate::stats::{self, ALPHA};
+use crate::model::{CellId, Direction, Results};
+use crate::stats;
 
+pub use crate::model::Unpaired;
+pub use crate::stats::{Change, Observations, Test, Untested, correct};
 pub use confound::confounders;
 pub use json::json;
-pub use observe::{Observed, Side, Values};
+pub use observe::{Observed, Side};
 pub use table::{change, decimals, heading, metric_tables, number, summary};
-
-/// Test for observations that belong to no pairs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub enum Unpaired {
-    /// Welch's t-test: means of about normal values, any variances
-    #[default]
-    Welch,
-    /// Mann-Whitney U test: ranks, for values of any distribution
-    MannWhitney,
-}
-
-/// How a pair of sides was compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Test {
-    /// Values that repeat to the last digit: a difference is a difference.
-    Exact,
-    /// Means of boots with the same seeds.
-    PairedT,
-    /// Means.
-    Welch,
-    /// Ranks.
-    MannWhitney,
-}
-
-impl Test {
-    /// How footnotes and exports name it.
-    pub fn label(self) -> &'static str {
-        match self {
-            Test::Exact => "exact comparison",
-            Test::PairedT => "paired t-test",
-            Test::Welch => "Welch's t-test",
-            Test::MannWhitney => "Mann-Whitney U test",
-        }
-    }
-}
 
 /// What is wanted of a comparison.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,30 +31,6 @@ pub struct Options {
     pub threshold: f64,
     /// Only these metrics; empty for all.
     pub metrics: Vec<String>,
-}
-
-/// What is different, as far as it can be told.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Change {
-    /// How it was tested.
-    pub test: Test,
-    /// How much greater the new value is, in the metric's unit.
-    pub shift: f64,
-    /// The same in percent of the base; none for a base of zero.
-    pub percent: Option<f64>,
-    /// 95 % interval of `percent`; exact values need none.
-    pub interval: Option<(f64, f64)>,
-    /// The test's p-value, by itself; exact values need none.
-    pub p: Option<f64>,
-    /// The same, corrected for all comparisons made at once.
-    pub adjusted: Option<f64>,
-}
-
-impl Change {
-    /// Whether it is more than chance.
-    pub fn significant(&self) -> bool {
-        self.adjusted.map_or(self.shift != 0.0, |p| p < ALPHA)
-    }
 }
 
 /// What a comparison comes to.
@@ -153,7 +94,7 @@ pub struct Row {
     /// What it is.
     pub new: Side,
     /// What changed, or why that cannot be told.
-    pub change: Result<Change, String>,
+    pub change: Result<Change, Untested>,
     /// What that comes to.
     pub verdict: Verdict,
 }
@@ -222,85 +163,15 @@ pub fn compare(base: &Results, new: &Results, options: &Options) -> Comparison {
     Comparison { metrics, tests, threshold: options.threshold, only_base, only_new }
 }
 
-/// Holm's correction over all changes that have a p-value; returns their number.
-pub fn correct<'c>(changes: impl Iterator<Item = &'c mut Change>) -> usize {
-    let tested: Vec<&mut Change> = changes.filter(|c| c.p.is_some()).collect();
-    let adjusted = stats::holm(&tested.iter().filter_map(|c| c.p).collect::<Vec<_>>());
-    let tests = adjusted.len();
-    for (change, p) in tested.into_iter().zip(adjusted) {
-        change.adjusted = Some(p);
-    }
-    tests
-}
-
 /// The difference of two sides, tested as fits their values.
 ///
 /// # Errors
 /// Why it cannot be tested.
-pub fn difference(base: &Side, new: &Side, unpaired: Unpaired) -> Result<Change, String> {
-    let (base, new) = match (base, new) {
-        (Side::Values(base), Side::Values(new)) => (base, new),
-        _ => return Err("no value on either side or both".to_owned()),
-    };
-    let test = fitting(base, new, unpaired)?;
-    let (old, recent) = (base.observations(), new.observations());
-    let (level, outcome) = match test {
-        Test::Exact => return Ok(exact(base.estimate.mean, new.estimate.mean)),
-        Test::Welch => (base.estimate.mean, stats::welch(&old, &recent)),
-        Test::MannWhitney => (base.estimate.median, stats::mann_whitney(&old, &recent)),
-        Test::PairedT => {
-            let pairs = pairs(base, new);
-            let level = pairs.iter().map(|p| p.0).sum::<f64>() / pairs.len() as f64;
-            (level, stats::paired_t(&pairs))
-        }
-    };
-    let outcome = outcome.map_err(|e| e.to_string())?;
-    let percent = |shift: f64| Some(shift * 100.0 / level.abs()).filter(|p| p.is_finite());
-    Ok(Change {
-        test,
-        shift: outcome.shift,
-        percent: percent(outcome.shift),
-        interval: percent(outcome.interval.0).zip(percent(outcome.interval.1)),
-        p: Some(outcome.p),
-        adjusted: None,
-    })
-}
-
-fn exact(base: f64, new: f64) -> Change {
-    let percent = stats::percent_change(new, base).map(|p| p * base.signum());
-    let percent = if new == base { Some(0.0) } else { percent };
-    Change { test: Test::Exact, shift: new - base, percent, interval: None, p: None, adjusted: None }
-}
-
-/// The test that fits how the values came about.
-fn fitting(base: &Values, new: &Values, unpaired: Unpaired) -> Result<Test, String> {
-    if base.kind != new.kind {
-        return Err(format!("{} cannot be held against {}", new.kind.label(), base.kind.label()));
+pub fn difference(base: &Side, new: &Side, unpaired: Unpaired) -> Result<Change, Untested> {
+    match (base, new) {
+        (Side::Values(base), Side::Values(new)) => stats::difference(base, new, unpaired),
+        _ => Err(Untested::NoValue),
     }
-    if (&base.unit, base.better) != (&new.unit, new.better) {
-        return Err(format!("another unit or direction: {} and {}", base.unit, new.unit));
-    }
-    if base.command != new.command {
-        return Err("the benchmark's command is another".to_owned());
-    }
-    let counted = base.kind == Kind::EmulatedInstructions;
-    if counted && base.seeded != new.seeded {
-        return Err("the boots of one side alone have seeds of their own (`perturb`)".to_owned());
-    }
-    // One boot under one of several possible seeds has not been seen to repeat.
-    let repeats = |v: &Values| v.constant() && (v.boots.len() > 1 || !(counted && v.seeded));
-    Ok(match base.kind {
-        Kind::Exact | Kind::EmulatedInstructions if repeats(base) && repeats(new) => Test::Exact,
-        Kind::EmulatedInstructions if base.seeded => Test::PairedT,
-        _ if unpaired == Unpaired::Welch => Test::Welch,
-        _ => Test::MannWhitney,
-    })
-}
-
-/// Boots with the same number, which have the same seed.
-fn pairs(base: &Values, new: &Values) -> Vec<(f64, f64)> {
-    let new: BTreeMap<_, _> = new.boots.iter().copied().collect();
-    base.boots.iter().filter_map(|(boot, value)| Some((*value, *new.get(boot)?))).collect()
 }
 
 fn verdict(row: &Row, threshold: f64) -> Verdict {

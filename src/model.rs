@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 mod table;
 mod topology;
 
-pub use table::{Derived, Layout, ListColumn, Piece, Quantity, Rows, Sign, Statistic, TableSpec, Template};
+pub use table::{
+    Derived, Layout, ListColumn, Piece, Quantity, Rows, Sign, Statistic, TableSpec, Template, Unpaired,
+};
 pub use topology::{Level, Misfit, Node, OWN_DISTANCE, Shape, Topology};
 
 /// Greatest `NR_CPUS` that is supported, by lifting a tree's own limit where it

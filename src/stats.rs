@@ -1,15 +1,19 @@
 //! Numbers that stand for several samples, what can be inferred from them, and
 //! how numbers are printed.
 
+mod change;
 mod hypothesis;
 mod interval;
+mod observe;
 mod outliers;
 
 use serde::Serialize;
 
 use crate::model::{Direction, Statistic};
+pub use change::{Change, Test, correct, difference};
 pub use hypothesis::{Outcome, Untested, holm, mann_whitney, paired_t, welch};
 pub use interval::{mean_interval, median_interval};
+pub use observe::{Observations, by_boot};
 pub use outliers::outliers;
 
 /// Chance of an error that is accepted: intervals hold with 95 %, and a

@@ -7,7 +7,7 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::{Ending, local, print, shown, store_file};
 use crate::cli::{self, HistoryChange, Talk};
-use crate::compare::{self, Change, Observed, Side, Values, judged};
+use crate::compare::{self, Change, Observations, Observed, Side, Untested, judged};
 use crate::history::{Added, Entry, History};
 use crate::matrix::select;
 use crate::model::{Cell, CellId, Statistic};
@@ -124,7 +124,7 @@ struct Point<'a> {
     run: &'a Run,
     side: Side,
     /// Against the newest run before that has a value.
-    change: Option<Result<Change, String>>,
+    change: Option<Result<Change, Untested>>,
 }
 
 /// A cell of a matrix in all runs.
@@ -232,7 +232,7 @@ fn changes<'l>(line: &'l Line) -> impl Iterator<Item = &'l Change> {
     line.points.iter().filter_map(|p| p.change.as_ref()?.as_ref().ok())
 }
 
-fn values(side: &Side) -> Option<&Values> {
+fn values(side: &Side) -> Option<&Observations> {
     match side {
         Side::Values(values) => Some(values),
         _ => None,
@@ -256,7 +256,8 @@ fn row(point: &Point, line: &Line, notes: &mut Vec<String>) -> Vec<Field> {
         }
     };
     let decimals = compare::decimals(values.estimate.mean, values.unit == "bytes");
-    let half = values.interval.map(|(low, high)| compare::number((high - low) / 2.0, decimals));
+    let half =
+        values.interval(Statistic::Mean).map(|(low, high)| compare::number((high - low) / 2.0, decimals));
     fields.push(text(&values.boots.len().to_string()));
     fields.push(Field::Measured(Box::new(measured(values, line, decimals))));
     fields.push(half.map_or(Field::NotApplicable, Field::Text));
@@ -275,7 +276,7 @@ fn row(point: &Point, line: &Line, notes: &mut Vec<String>) -> Vec<Field> {
     fields
 }
 
-fn measured(values: &Values, line: &Line, decimals: u8) -> Measured {
+fn measured(values: &Observations, line: &Line, decimals: u8) -> Measured {
     Measured {
         value: values.estimate.mean,
         text: compare::number(values.estimate.mean, decimals),
@@ -287,6 +288,8 @@ fn measured(values: &Values, line: &Line, decimals: u8) -> Measured {
         statistic: Statistic::Mean,
         boots: values.boots.iter().filter(|b| b.0.is_some()).count(),
         estimate: values.estimate.clone(),
+        interval: values.interval(Statistic::Mean),
+        observed: Ok(values.clone()),
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Comparison, Row, Side};
+use crate::model::Statistic;
 use crate::store::Run;
 
 /// Everything that was found. `labels` are the names of the runs.
@@ -39,7 +40,7 @@ fn row(row: &Row) -> Value {
             "p": change.p,
             "p_corrected": change.adjusted,
         }),
-        Err(reason) => json!({ "untested": reason }),
+        Err(reason) => json!({ "untested": reason.to_string() }),
     };
     json!({
         "cell": row.cell,
@@ -59,8 +60,8 @@ fn side(side: &Side) -> Value {
             "better": values.better,
             "boots": values.boots,
             "estimate": values.estimate,
-            "interval": values.interval,
-            "outliers": values.outliers,
+            "interval": values.interval(Statistic::Mean),
+            "outliers": values.outliers(),
         }),
         Side::Failed(what) => json!({ "failed": what }),
         Side::Missing => json!({ "missing": true }),

@@ -1,56 +1,21 @@
 //! What one run says of a cell under a metric.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use indexmap::IndexSet;
 
-use crate::model::{Cell, CellId, Direction, Failure, Kind, Results, Sample, is_size};
-use crate::stats::{self, Estimate};
+use crate::model::{Cell, CellId, Failure, Results, Sample, Statistic, is_size};
+use crate::stats::{Observations, Untested};
 
 /// What there is of a cell under a metric.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Side {
     /// Values.
-    Values(Box<Values>),
+    Values(Box<Observations>),
     /// A failure, in a word or two.
     Failed(String),
     /// Nothing, although there should be.
     Missing,
-}
-
-/// The observations of a cell under a metric: one for each boot.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Values {
-    /// How they came about.
-    pub kind: Kind,
-    /// Their unit.
-    pub unit: String,
-    /// Which way is good.
-    pub better: Direction,
-    /// Boot and mean of its samples; no number for what needs no boot.
-    pub boots: Vec<(Option<u32>, f64)>,
-    /// What the observations say together.
-    pub estimate: Estimate,
-    /// 95 % interval of the mean.
-    pub interval: Option<(f64, f64)>,
-    /// Boots whose observation stands apart from the others'.
-    pub outliers: Vec<Option<u32>>,
-    /// Whether every boot had a seed of its own (`perturb`).
-    pub seeded: bool,
-    /// What the guest ran for it.
-    pub command: Option<Vec<String>>,
-}
-
-impl Values {
-    /// One number a boot.
-    pub fn observations(&self) -> Vec<f64> {
-        self.boots.iter().map(|(_, value)| *value).collect()
-    }
-
-    /// Whether all observations are the same.
-    pub fn constant(&self) -> bool {
-        self.estimate.min == self.estimate.max
-    }
 }
 
 /// A run's samples by cell and metric.
@@ -107,30 +72,15 @@ impl<'a> Observed<'a> {
     }
 
     fn values(&self, cell: &Cell, samples: &[&Sample]) -> Side {
-        let Some(first) = samples.first() else { return Side::Missing };
-        let about = |s: &Sample| (s.kind, s.unit.clone(), s.better == first.better);
-        if samples.iter().map(|s| about(s)).collect::<BTreeSet<_>>().len() > 1 {
-            return Side::Failed("mixed kinds".to_owned());
+        let seeded = self.results.matrix.boot_of(cell).perturb;
+        match Observations::of(samples, Statistic::Mean, seeded) {
+            Ok(values) => {
+                let command = samples.first().and_then(|first| self.command(cell, &first.metric));
+                Side::Values(Box::new(Observations { command, ..values }))
+            }
+            Err(Untested::Unlike(what)) => Side::Failed(what),
+            Err(_) => Side::Missing,
         }
-        let mut boots: BTreeMap<Option<u32>, Vec<f64>> = BTreeMap::new();
-        for sample in samples {
-            boots.entry(sample.boot).or_default().push(sample.value);
-        }
-        let mean = |(boot, values): (Option<u32>, Vec<f64>)| Some((boot, Estimate::of(&values)?.mean));
-        let boots: Vec<_> = boots.into_iter().filter_map(mean).collect();
-        let observations: Vec<f64> = boots.iter().map(|(_, value)| *value).collect();
-        let Some(estimate) = Estimate::of(&observations) else { return Side::Missing };
-        Side::Values(Box::new(Values {
-            kind: first.kind,
-            unit: first.unit.clone(),
-            better: first.better,
-            interval: stats::mean_interval(&observations),
-            outliers: stats::outliers(&observations).into_iter().map(|at| boots[at].0).collect(),
-            boots,
-            estimate,
-            seeded: self.results.matrix.boot_of(cell).perturb,
-            command: self.command(cell, &first.metric),
-        }))
     }
 
     fn command(&self, cell: &Cell, metric: &str) -> Option<Vec<String>> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use indexmap::{IndexMap, IndexSet};
 
-use super::{Change, Comparison, Metric, Row, Side, Test, Values, Verdict};
+use super::{Change, Comparison, Metric, Observations, Row, Side, Test, Verdict};
 use crate::model::{CellId, Direction, Kind};
 use crate::report::{Column, Field, Table};
 use crate::stats;
@@ -56,7 +56,7 @@ fn columns(labels: &[&str], others: &[&str]) -> Vec<Column> {
     labels.iter().map(column(true)).chain(others.iter().map(column(false))).collect()
 }
 
-fn values(side: &Side) -> Option<&Values> {
+fn values(side: &Side) -> Option<&Observations> {
     match side {
         Side::Values(values) => Some(values),
         _ => None,
@@ -70,7 +70,7 @@ fn fields(row: &Row, axes: &[&str]) -> Vec<Field> {
     };
     let change = row.change.as_ref().ok();
     let median = change.is_some_and(|c| c.test == Test::MannWhitney);
-    let level = |v: &Values| if median { v.estimate.median } else { v.estimate.mean };
+    let level = |v: &Observations| if median { v.estimate.median } else { v.estimate.mean };
     let digits = values(&row.base).or(values(&row.new)).map_or(0, |v| decimals(level(v), whole(v)));
     let side = |side: &Side| match side {
         Side::Values(v) => Field::Text(number(level(v), digits)),
@@ -91,7 +91,7 @@ fn fields(row: &Row, axes: &[&str]) -> Vec<Field> {
     ]
 }
 
-fn whole(values: &Values) -> bool {
+fn whole(values: &Observations) -> bool {
     values.kind == Kind::Exact || values.unit == "bytes"
 }
 
@@ -144,10 +144,10 @@ fn notes(metric: &Metric) -> Vec<String> {
     let tests: BTreeSet<Test> =
         metric.rows.iter().filter_map(|r| Some(r.change.as_ref().ok()?.test)).collect();
     notes.extend(tests.iter().filter(|t| **t != Test::Exact).map(|t| test_note(*t)));
-    let mut reasons: IndexMap<&str, Vec<&str>> = IndexMap::new();
+    let mut reasons: IndexMap<String, Vec<&str>> = IndexMap::new();
     for row in metric.rows.iter().filter(|r| r.verdict == Verdict::Untested) {
         if let Err(reason) = &row.change {
-            reasons.entry(reason).or_default().push(&row.cell.0);
+            reasons.entry(reason.to_string()).or_default().push(&row.cell.0);
         }
     }
     let all = |cells: &[&str]| cells.len() == metric.rows.len();
@@ -165,7 +165,7 @@ fn notes(metric: &Metric) -> Vec<String> {
 }
 
 /// `n: 5 boots a side, the mean of each is one observation`.
-fn observations<'v>(sides: impl Iterator<Item = &'v Values>) -> String {
+fn observations<'v>(sides: impl Iterator<Item = &'v Observations>) -> String {
     let counts: BTreeSet<usize> =
         sides.map(|v| if v.boots.iter().any(|b| b.0.is_some()) { v.boots.len() } else { 0 }).collect();
     let (least, most) = (counts.first().copied().unwrap_or(0), counts.last().copied().unwrap_or(0));
@@ -190,7 +190,7 @@ fn test_note(test: Test) -> String {
 /// Boots of one side of a row that stand apart from the others.
 fn outlying(row: &Row, side: &str) -> Option<String> {
     let values = values(if side == "base" { &row.base } else { &row.new })?;
-    let boots: Vec<String> = values.outliers.iter().flatten().map(u32::to_string).collect();
+    let boots: Vec<String> = values.outliers().iter().flatten().map(u32::to_string).collect();
     let s = if boots.len() == 1 { "" } else { "s" };
     (!boots.is_empty()).then(|| format!("{}, {side}, boot{s} {}", row.cell, boots.join(", ")))
 }

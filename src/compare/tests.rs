@@ -1,6 +1,7 @@
 use super::*;
-use crate::model::{Benchmark, Direction, Failure, Stage};
+use crate::model::{Benchmark, Direction, Failure, Kind, Stage};
 use crate::report::{Format, render};
+use crate::stats::ALPHA;
 use crate::store::Run;
 
 const CLOCK: Kind = Kind::EmulatedWallClock;
@@ -68,7 +69,7 @@ fn verdict_of(base: &Run, new: &Run) -> Verdict {
 
 #[track_caller]
 fn reason(base: &Run, new: &Run) -> String {
-    only(&of(base, new)).change.clone().unwrap_err()
+    only(&of(base, new)).change.clone().unwrap_err().to_string()
 }
 
 // --- chance and change ---
@@ -173,7 +174,7 @@ fn counts_under_seeds_are_paired() {
     assert_eq!(verdict_of(&one(COUNT, &base), &one(COUNT, &new)), Verdict::Insignificant);
     // Only boots that both have make pairs.
     let few = of(&seeded(one(COUNT, &base)), &seeded(one(COUNT, &new[..1])));
-    assert_eq!(only(&few).change, Err("too few boots: the test needs 2 on each side".into()));
+    assert_eq!(only(&few).change, Err(Untested::TooFew(2)));
     // What no seed changes is exact.
     let same = of(&seeded(one(COUNT, &[5.0, 5.0])), &seeded(one(COUNT, &[5.1, 5.1])));
     assert_eq!(only(&same).change.as_ref().unwrap().test, Test::Exact);

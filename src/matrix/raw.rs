@@ -15,7 +15,7 @@ use serde::de::{
     Deserialize, DeserializeOwned, Deserializer, Error, IntoDeserializer, SeqAccess, Unexpected, Visitor,
 };
 
-use crate::model::{Accel, Direction, Online, Sign, Statistic};
+use crate::model::{Accel, Direction, Online, Sign, Statistic, Unpaired};
 
 /// A value and the bytes of the file that it was read from.
 #[derive(Debug, Clone)]
@@ -535,6 +535,15 @@ pub(super) struct RawTable {
     /// is more, or `"positive-is-better"`, which is `(base - new) / base`
     /// where lower is better. Example: `sign = "positive-is-better"`.
     pub sign: Option<At<Sign>>,
+    /// How a difference is told from chance where boots belong to no pairs:
+    /// `"welch"` (the default), Welch's t-test of means, or `"mann-whitney"`,
+    /// the U test of ranks, for values of any distribution; it needs four boots
+    /// a side. Example: `test = "mann-whitney"`.
+    pub test: Option<At<Unpaired>>,
+    /// Whether the 95% interval over boots stands beside every value:
+    /// `3.0012 ±0.0150` for a mean (two boots at least), `3.0012 [2.9851, 3.0160]`
+    /// for a median (six boots). Example: `interval = true`.
+    pub interval: Option<At<bool>>,
     /// Cells that take part, by axis: a value or a list of values.
     /// Example: `where = { arch = "riscv64", NR_CPUS = [256, 512] }`.
     #[serde(rename = "where")]

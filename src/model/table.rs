@@ -31,6 +31,12 @@ pub struct TableSpec {
     /// What the sign of a change means.
     #[serde(default)]
     pub sign: Sign,
+    /// How differences are tested where boots belong to no pairs.
+    #[serde(default)]
+    pub test: Unpaired,
+    /// Whether the 95 % interval over boots stands beside every value.
+    #[serde(default)]
+    pub interval: bool,
     /// Subtitle of each of several blocks; `None` names its place on the axes.
     #[serde(default)]
     pub block: Option<Template>,
@@ -48,6 +54,19 @@ pub enum Sign {
     /// Positive is better, whichever way the metric is good: `(base - new) / base`
     /// where lower is better.
     PositiveIsBetter,
+}
+
+/// Test for observations that belong to no pairs.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unpaired {
+    /// Welch's t-test: means of about normal values, any variances
+    #[default]
+    Welch,
+    /// Mann-Whitney U test: ranks, for values of any distribution
+    MannWhitney,
 }
 
 /// Rows and columns of a table.

@@ -3,7 +3,8 @@
 
 use super::{Field, Table};
 
-const HEADER: &str = "table,block,row,column,text,value,unit,metric,statistic,kind,n,cell\n";
+const HEADER: &str =
+    "table,block,row,column,text,value,unit,metric,statistic,kind,n,cell,boots,low,high,significance\n";
 
 pub(super) fn render(tables: &[Table]) -> String {
     let mut out = HEADER.to_string();
@@ -32,9 +33,10 @@ fn row_label(table: &Table, row: usize) -> String {
     labels.next().map_or_else(|| (row + 1).to_string(), |(_, field)| field.text().into_owned())
 }
 
-/// The header's columns from `text` on; unknown ones are empty.
-fn values(field: &Field) -> [String; 8] {
-    let mut values: [String; 8] = Default::default();
+/// The header's columns from `text` on; unknown ones are empty. `low` and
+/// `high` are the 95 % interval over boots.
+fn values(field: &Field) -> [String; 12] {
+    let mut values: [String; 12] = Default::default();
     values[0] = field.text().into_owned();
     values[1] = field.value().map_or(String::new(), |v| v.to_string());
     match field {
@@ -45,8 +47,16 @@ fn values(field: &Field) -> [String; 8] {
             values[5] = m.kind.label().to_string();
             values[6] = m.estimate.n.to_string();
             values[7] = m.cell.0.clone();
+            values[8] = m.boots.to_string();
+            if let Some((low, high)) = m.interval {
+                (values[9], values[10]) = (low.to_string(), high.to_string());
+            }
         }
         Field::Percent { .. } => values[2] = "%".to_string(),
+        Field::Compared(compared) => {
+            values[2] = self::values(&compared.figure)[2].clone();
+            values[11] = compared.significance().label().to_string();
+        }
         Field::Failed { cell, .. } => values[7] = cell.0.clone(),
         _ => {}
     }

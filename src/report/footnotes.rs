@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use super::{Field, Measured};
 use crate::model::{Direction, Failure, Kind, Layout, Sign, Stage, Statistic, TableSpec};
-use crate::stats;
+use crate::stats::{self, Observations};
 
 /// Footnotes of a table that is made from the fields `used`: how values came
 /// about, what they stand for and how much they spread, what a change's sign
@@ -19,6 +19,7 @@ pub(super) fn footnotes(used: &[Field], spec: &TableSpec) -> Vec<String> {
     let kinds: BTreeSet<Kind> = measured.iter().map(|m| m.kind).collect();
     let mut notes: Vec<String> = kinds.into_iter().map(kind).collect();
     notes.extend(samples(&measured, spec.percent_decimals));
+    notes.extend(intervals(&measured, spec));
     notes.extend(sign(&measured, spec));
     notes.extend(failures(used));
     if used.contains(&Field::Missing) {
@@ -43,6 +44,29 @@ fn kind(kind: Kind) -> String {
         Kind::KvmWallClock => format!("{label}: a virtual machine on this host's own processors"),
         Kind::NativeWallClock => label.to_string(),
     }
+}
+
+/// What stands beside the values of a table that shows intervals.
+fn intervals(measured: &[&Measured], spec: &TableSpec) -> Vec<String> {
+    let (exact, others): (Vec<&Measured>, Vec<&Measured>) = measured.iter().partition(|m| repeats(m));
+    if !spec.interval {
+        return Vec::new();
+    }
+    let (form, how, least) = match spec.statistic {
+        Statistic::Median => ("[ ]", "from one boot's median to another's, by their order", 6),
+        _ => ("±", "by Student's t, the mean of each boot being one observation", 2),
+    };
+    let mut notes = Vec::new();
+    if others.iter().any(|m| m.interval.is_some()) {
+        notes.push(format!("{form}: 95% interval of the {} over boots, {how}", in_words(spec.statistic)));
+    }
+    if others.iter().any(|m| m.interval.is_none()) {
+        notes.push(format!("±?: interval unknown, it needs {least} boots"));
+    }
+    if !exact.is_empty() && !others.is_empty() {
+        notes.push("no interval: repeats to the last digit".to_owned());
+    }
+    notes
 }
 
 /// What a positive change means, with the formula of each direction that occurs.
@@ -106,10 +130,36 @@ fn sample_note(values: &[&Measured], percent_decimals: u8) -> String {
     if runs.contains(&1) {
         note.push_str(&format!(", unknown for one {noun}"));
     }
+    note.push_str(&interval(values, percent_decimals).unwrap_or_default());
     note
 }
 
-fn in_words(statistic: Statistic) -> String {
+/// Whether another boot would say the same.
+fn repeats(measured: &Measured) -> bool {
+    measured.observed.as_ref().is_ok_and(Observations::repeats)
+}
+
+/// How far the true means, or medians, may lie from the values, as far as
+/// boots tell.
+fn interval(values: &[&Measured], percent_decimals: u8) -> Option<String> {
+    let statistic = values.first()?.statistic;
+    if values.iter().any(|m| m.statistic != statistic) {
+        return None;
+    }
+    let reach = |m: &&Measured| {
+        let (low, high) = m.interval?;
+        let reach = (high - m.value).max(m.value - low) * 100.0 / m.value.abs();
+        Some(reach).filter(|reach| reach.is_finite())
+    };
+    let reaches: Vec<Option<f64>> = values.iter().filter(|m| !repeats(m)).map(reach).collect();
+    let greatest = reaches.iter().flatten().copied().reduce(f64::max)?;
+    let all = reaches.iter().all(Option::is_some);
+    let unknown = if all { "" } else { ", unknown where boots are too few" };
+    let (greatest, name) = (stats::fixed(greatest, percent_decimals), in_words(statistic));
+    Some(format!("; 95% interval over boots up to ±{greatest}% of the {name}{unknown}"))
+}
+
+pub(super) fn in_words(statistic: Statistic) -> String {
     match statistic {
         Statistic::Min => "minimum".to_string(),
         Statistic::Max => "maximum".to_string(),

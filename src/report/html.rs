@@ -109,6 +109,13 @@ fn story(field: &Field) -> Option<String> {
             let e = &m.estimate;
             Some(format!("{}: {} of n = {}, {} to {} {}", m.cell, m.metric, e.n, e.min, e.max, m.unit))
         }
+        Field::Compared(compared) => Some(match &compared.tested {
+            Err(reason) => format!("untested: {reason}"),
+            Ok(change) => match change.adjusted {
+                None => change.test.label().to_owned(),
+                Some(p) => format!("{}: p = {p:.4} (corrected)", change.test.label()),
+            },
+        }),
         _ => None,
     }
 }

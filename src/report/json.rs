@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Field, Table};
+use super::{Compared, Field, Table};
 
 pub(super) fn render(tables: &[Table]) -> String {
     let tables: Vec<Value> = tables.iter().map(table).collect();
@@ -34,6 +34,7 @@ fn field(field: &Field) -> Value {
         Field::Measured(measured) => json!(measured),
         Field::Ratio { value, .. } | Field::Change { value, .. } => json!({ "value": value, "text": text }),
         Field::Percent { value, .. } => json!({ "value": value, "text": text, "unit": "%" }),
+        Field::Compared(compared) => self::compared(compared),
         Field::Failed { what, cell, story } => json!({
             "value": null, "text": text, "failed": what, "cell": cell, "detail": story,
         }),
@@ -41,4 +42,21 @@ fn field(field: &Field) -> Value {
             json!({ "value": null, "text": text })
         }
     }
+}
+
+/// The figure, its text with the mark, and how it was tested: p by itself and
+/// corrected for all comparisons of the table, null for exact values.
+fn compared(compared: &Compared) -> Value {
+    let mut json = field(&compared.figure);
+    json["text"] = json!(compared.text());
+    json["significance"] = json!(compared.significance().label());
+    match &compared.tested {
+        Ok(change) => {
+            json["test"] = json!(change.test.label());
+            json["p"] = json!(change.p);
+            json["p_corrected"] = json!(change.adjusted);
+        }
+        Err(reason) => json["untested"] = json!(reason.to_string()),
+    }
+    json
 }

@@ -11,12 +11,13 @@ use std::collections::{BTreeSet, HashMap};
 use indexmap::IndexSet;
 
 use super::footnotes::{footnotes, story};
-use super::{Column, Field, Measured, Table};
+use super::significance::settle;
+use super::{Column, Compared, Field, Measured, Table};
 use crate::model::{
     Axis, Cell, CellId, Direction, Failure, Kind, Layout, Piece, Results, STACK_LEFT, Sample, Sign,
     Statistic, TableSpec, Template, is_size,
 };
-use crate::stats::{self, Estimate};
+use crate::stats::{self, Estimate, Observations};
 
 /// All tables that the matrix asks for, in its order.
 pub fn tables(results: &Results) -> Vec<Table> {
@@ -41,6 +42,12 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn tables(self) -> Vec<Table> {
+        let mut tables = self.laid_out();
+        settle(&mut tables, self.spec.statistic, self.results.matrix.boot.perturb);
+        tables
+    }
+
+    fn laid_out(self) -> Vec<Table> {
         match &self.spec.layout {
             Layout::Pivot { metric, columns, rows, derived } => {
                 let blocks = self.blocks(&[columns, rows]);
@@ -138,9 +145,15 @@ impl<'a> View<'a> {
         let count = statistic == Statistic::Count;
         let whole = first.unit == "bytes" || first.kind == Kind::Exact;
         let decimals = self.spec.decimals.unwrap_or(if whole { 0 } else { 4 });
+        let observed = Observations::of(samples, statistic, self.results.matrix.boot.perturb);
+        let interval = observed.as_ref().ok().and_then(|o| o.interval(statistic));
+        let mut text = self.number(value, if count { 0 } else { decimals });
+        if self.spec.interval && !observed.as_ref().is_ok_and(Observations::repeats) {
+            text.push_str(&self.interval(interval, statistic, decimals));
+        }
         Some(Measured {
             value,
-            text: self.number(value, if count { 0 } else { decimals }),
+            text,
             unit: if count { String::new() } else { first.unit.clone() },
             better: first.better,
             metric: first.metric.clone(),
@@ -149,7 +162,19 @@ impl<'a> View<'a> {
             statistic,
             boots: boots.len(),
             estimate,
+            interval,
+            observed,
         })
+    }
+
+    /// What stands behind a value: that of a median need not lie around it evenly.
+    fn interval(self, interval: Option<(f64, f64)>, statistic: Statistic, decimals: u8) -> String {
+        let number = |value| self.number(value, decimals);
+        match interval {
+            None => " ±?".to_owned(),
+            Some((low, high)) if statistic == Statistic::Mean => format!(" ±{}", number((high - low) / 2.0)),
+            Some((low, high)) => format!(" [{}, {}]", number(low), number(high)),
+        }
     }
 
     /// A number as the table prints it.
@@ -205,6 +230,34 @@ impl<'a> View<'a> {
             .map_or(Field::NotApplicable, |value| Field::Ratio { value, text: stats::fixed(value, decimals) })
     }
 
+    /// A figure with the test of what it says: `combine` makes one observation
+    /// of the base's fields in each boot, and of those that are compared with them.
+    fn tested(
+        self,
+        figure: Field,
+        base: &[&Field],
+        new: &[&Field],
+        combine: impl Fn(&[f64]) -> f64,
+    ) -> Field {
+        let all: Option<Vec<&Measured>> = base.iter().chain(new).map(|field| field.measured()).collect();
+        let Some((all, first)) = all.and_then(|all| Some((all.clone(), *all.first()?))) else {
+            return figure;
+        };
+        if figure == Field::NotApplicable {
+            return figure;
+        }
+        let (base, new) = all.split_at(base.len());
+        let observed = |side: &[&Measured]| {
+            let all = side.iter().map(|m| m.observed.as_ref()).collect::<Result<Vec<_>, _>>();
+            Observations::combined(&all.map_err(Clone::clone)?, &combine)
+        };
+        let tested =
+            observed(base).and_then(|base| stats::difference(&base, &observed(new)?, self.spec.test));
+        let named = |side: &[&Measured]| side.iter().map(|m| (m.cell.clone(), m.metric.clone())).collect();
+        let between = [named(base), named(new)];
+        Field::Compared(Box::new(Compared { figure, between, kind: first.kind, tested }))
+    }
+
     /// The template's text at a place on the axes; `number` prints what else
     /// it asks for. Labels are not looked into again, and axes that the place
     /// does not have stay as written.
@@ -241,6 +294,11 @@ fn labels(title: impl Into<String>) -> Column {
 /// Head of a column of values.
 fn values(title: impl Into<String>) -> Column {
     Column { title: title.into(), label: false, beside: false }
+}
+
+/// What values of one boot come to together.
+fn sum(values: &[f64]) -> f64 {
+    values.iter().sum()
 }
 
 /// The direction that all values have in common.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use crate::model::{CellId, Direction, Kind, Statistic};
-use crate::stats::Estimate;
+use crate::stats::{Change, Estimate, Observations, Test, Untested};
 
 pub mod check;
 mod csv;
@@ -17,6 +17,7 @@ pub mod kcidb;
 mod layout;
 mod markdown;
 pub mod plot;
+mod significance;
 mod text;
 
 pub use layout::tables;
@@ -79,6 +80,8 @@ pub enum Field {
         /// As printed.
         text: String,
     },
+    /// One of the above that compares two values.
+    Compared(Box<Compared>),
     /// The cell failed: there is no value, or none that could be trusted.
     Failed {
         /// A word or two: `panic`.
@@ -120,6 +123,82 @@ pub struct Measured {
     /// What all samples say.
     #[serde(flatten)]
     pub estimate: Estimate,
+    /// 95 % interval over boots, of a mean or a median; `None` where too few
+    /// boots tell.
+    pub interval: Option<(f64, f64)>,
+    /// What each boot says, which is what tests of differences count.
+    #[serde(skip)]
+    pub observed: Result<Observations, Untested>,
+}
+
+/// A figure that holds one value against another, and whether that is more
+/// than chance.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compared {
+    /// The change, the ratio, or `y` or `n`.
+    pub figure: Field,
+    /// What is compared: cells with their metrics, the base's first. Figures
+    /// of one comparison count as one.
+    pub between: [Vec<(CellId, String)>; 2],
+    /// How the values came about.
+    pub kind: Kind,
+    /// How it was tested, or why that cannot be.
+    pub tested: Result<Change, Untested>,
+}
+
+/// What is known of a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Significance {
+    /// Of values that repeat to the last digit.
+    Exact,
+    /// More than chance.
+    Significant,
+    /// May be chance.
+    Insignificant,
+    /// Cannot be told from chance.
+    Untested,
+}
+
+impl Significance {
+    /// What stands before a figure's digits.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Significance::Exact | Significance::Significant => "",
+            Significance::Insignificant => "~",
+            Significance::Untested => "?",
+        }
+    }
+
+    /// How exports name it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Significance::Exact => "exact",
+            Significance::Significant => "significant",
+            Significance::Insignificant => "not significant",
+            Significance::Untested => "untested",
+        }
+    }
+}
+
+impl Compared {
+    /// What is known of the difference.
+    pub fn significance(&self) -> Significance {
+        match &self.tested {
+            Err(_) => Significance::Untested,
+            Ok(change) if change.test == Test::Exact => Significance::Exact,
+            Ok(change) if change.significant() => Significance::Significant,
+            Ok(_) => Significance::Insignificant,
+        }
+    }
+
+    /// The figure with its mark, within parentheses where it has any.
+    fn text(&self) -> String {
+        let (figure, mark) = (self.figure.text(), self.significance().mark());
+        match figure.strip_prefix('(') {
+            Some(rest) => format!("({mark}{rest}"),
+            None => format!("{mark}{figure}"),
+        }
+    }
 }
 
 impl Field {
@@ -131,6 +210,7 @@ impl Field {
             | Field::Change { text, .. }
             | Field::Percent { text, .. } => text.into(),
             Field::Measured(measured) => measured.text.as_str().into(),
+            Field::Compared(compared) => compared.text().into(),
             Field::Failed { what, .. } => format!("FAILED({what})").into(),
             Field::Missing => "missing".into(),
             Field::Excluded => "-".into(),
@@ -142,6 +222,7 @@ impl Field {
     pub fn value(&self) -> Option<f64> {
         match self {
             Field::Measured(measured) => Some(measured.value),
+            Field::Compared(compared) => compared.figure.value(),
             Field::Ratio { value, .. } | Field::Change { value, .. } | Field::Percent { value, .. } => {
                 Some(*value)
             }

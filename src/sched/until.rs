@@ -2,8 +2,8 @@
 
 use indexmap::IndexMap;
 
-use crate::model::{Benchmark, is_of};
-use crate::stats::mean_interval;
+use crate::model::{Benchmark, Sample, Statistic, is_of};
+use crate::stats::{by_boot, mean_interval};
 use crate::store::BootRecord;
 
 /// Fewer say nothing of how far boots lie apart.
@@ -15,29 +15,26 @@ pub fn is_known(boots: &[&BootRecord], benchmarks: &[Benchmark], percent: f64) -
     if boots.iter().any(|boot| !boot.failures.is_empty()) {
         return true;
     }
-    let mut means: IndexMap<&str, Vec<f64>> = IndexMap::new();
-    for boot in boots {
-        let mut values: IndexMap<&str, Vec<f64>> = IndexMap::new();
-        for sample in &boot.samples {
-            values.entry(&sample.metric).or_default().push(sample.value);
-        }
-        for (metric, values) in values {
-            means.entry(metric).or_default().push(values.iter().sum::<f64>() / values.len() as f64);
+    let mut samples: IndexMap<&str, Vec<&Sample>> = IndexMap::new();
+    for sample in boots.iter().flat_map(|boot| &boot.samples) {
+        if benchmarks.iter().any(|b| is_of(&sample.metric, &b.name)) {
+            samples.entry(&sample.metric).or_default().push(sample);
         }
     }
-    means.retain(|metric, _| benchmarks.iter().any(|b| is_of(metric, &b.name)));
-    let known = |means: &Vec<f64>| {
-        let half_and_mean = |(low, high): (f64, f64)| ((high - low) / 2.0, (low + high) / 2.0);
-        let interval = mean_interval(means).map(half_and_mean);
-        interval.is_some_and(|(half, mean)| half <= mean.abs() * percent / 100.0)
+    let known = |samples: Vec<&Sample>| {
+        let means = by_boot(samples, Statistic::Mean).filter(|means| means.len() == boots.len())?;
+        let means: Vec<f64> = means.into_iter().map(|(_, mean)| mean).collect();
+        let (low, high) = mean_interval(&means)?;
+        let (half, mean) = ((high - low) / 2.0, (low + high) / 2.0);
+        Some(half <= mean.abs() * percent / 100.0)
     };
-    boots.len() >= LEAST && means.values().all(|m| m.len() == boots.len() && known(m))
+    boots.len() >= LEAST && samples.into_values().all(|samples| known(samples) == Some(true))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CellId, Direction, Failure, Kind, Sample, Stage};
+    use crate::model::{CellId, Direction, Failure, Kind, Stage};
 
     fn boot(metric: &str, values: &[f64]) -> BootRecord {
         let sample = |value: &f64| Sample {
@@ -68,6 +65,11 @@ mod tests {
             guest: Default::default(),
             console: None,
         };
+        let mut boots = boots.to_vec();
+        for (n, boot) in (1..).zip(&mut boots) {
+            boot.boot = n;
+            boot.samples.iter_mut().for_each(|sample| sample.boot = Some(n));
+        }
         is_known(&boots.iter().collect::<Vec<_>>(), &[benchmark], percent)
     }
 

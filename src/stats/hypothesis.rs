@@ -18,8 +18,14 @@ pub struct Outcome {
 }
 
 /// Why a test can say nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Untested {
+    /// Nothing to compare.
+    #[error("no value on either side or both")]
+    NoValue,
+    /// Values that cannot be held against each other, and why.
+    #[error("{0}")]
+    Unlike(String),
     /// Not enough observations.
     #[error("too few boots: the test needs {0} on each side")]
     TooFew(usize),

@@ -66,6 +66,8 @@ fn table(At { value: raw, span }: At<RawTable>, scope: &Scope, check: &mut Check
     if let (Some(at), Some(_)) = (&raw.significant, decimals) {
         check.fault(&at.span, "`significant` beside `decimals`", "keep the one that numbers shall have");
     }
+    let statistic = raw.statistic.as_ref().map_or(Statistic::Mean, |at| at.value);
+    let interval = interval(&raw, statistic, check);
     let kind = raw.layout.as_ref().map_or(RawLayout::Pivot, |at| at.value);
     let layout = match kind {
         _ if check.gone.has(&span, "layout") => None,
@@ -82,11 +84,13 @@ fn table(At { value: raw, span }: At<RawTable>, scope: &Scope, check: &mut Check
     Some(TableSpec {
         title: title.unwrap_or_else(|| scope.title.to_owned()),
         filter,
-        statistic: raw.statistic.map_or(Statistic::Mean, |at| at.value),
+        statistic,
         decimals,
         significant,
         percent_decimals,
         sign: raw.sign.map(|at| at.value).unwrap_or_default(),
+        test: raw.test.map(|at| at.value).unwrap_or_default(),
+        interval,
         block,
         layout: layout?,
     })
@@ -94,6 +98,16 @@ fn table(At { value: raw, span }: At<RawTable>, scope: &Scope, check: &mut Check
 
 fn digits(key: &str, at: Option<&At<i64>>, least: u32, check: &mut Check) -> Option<u8> {
     at.and_then(|at| check.number(key, at, least..=12)).and_then(|n| u8::try_from(n).ok())
+}
+
+/// Whether intervals are shown; a fault where there are none of the statistic.
+fn interval(raw: &RawTable, statistic: Statistic, check: &mut Check) -> bool {
+    let Some(at) = raw.interval.as_ref().filter(|at| at.value) else { return false };
+    if !matches!(statistic, Statistic::Mean | Statistic::Median) {
+        let message = format!("`interval` beside statistic = \"{statistic}\"");
+        check.fault(&at.span, message, "intervals are of means and medians: remove one of the two");
+    }
+    true
 }
 
 fn takes_part(cell: &Cell, filter: &BTreeMap<String, Vec<String>>) -> bool {
@@ -151,6 +165,8 @@ fn foreign(raw: &RawTable, kind: RawLayout, check: &mut Check) {
     only(&[Compare], "row_labels", place(&raw.row_labels));
     only(&[Pivot, Compare], "derived", place(&raw.derived));
     only(&[Pivot, Compare, List], "sign", place(&raw.sign));
+    only(&[Pivot, Compare, List], "test", place(&raw.test));
+    only(&[Pivot, Compare, List], "interval", place(&raw.interval));
     only(&[Pivot, Compare, Lines, Frames], "block", place(&raw.block));
     only(&[List, Compare], "row", place(&raw.row));
     only(&[List], "baseline", place(&raw.baseline));

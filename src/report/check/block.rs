@@ -86,7 +86,7 @@ impl<'t> Row<'t> {
             for (items, has_values) in [(field.lead, !alone && !behind), (field.trail, trailing)] {
                 let values =
                     items.iter().filter(|i| has_values || !is_plain(i)).filter(|i| i.kind != Kind::Baseline);
-                cells.extend(values.map(|item| Cell { item: *item, field: at }));
+                values.for_each(|item| add(&mut cells, Cell { item: *item, field: at }));
             }
             let lead = field.lead.iter().filter(|_| alone || behind);
             let trail = field.trail.iter().filter(|i| !trailing && is_plain(i));
@@ -164,6 +164,15 @@ impl<'f, 't> Field<'f, 't> {
 
     fn has_value(&self) -> bool {
         self.trail.iter().any(is_plain)
+    }
+}
+
+/// A value takes up the spread behind it: `4.97 ±0.02` is one of a row's fields.
+fn add<'t>(cells: &mut Vec<Cell<'t>>, cell: Cell<'t>) {
+    let spread = cell.number().is_some_and(|n| n.mark == Mark::Spread);
+    match cells.last_mut().filter(|last| spread && last.field == cell.field && last.is_value()) {
+        Some(value) => value.item.end = cell.item.end,
+        None => cells.push(cell),
     }
 }
 

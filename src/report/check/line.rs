@@ -1,6 +1,6 @@
 //! A line of a mail as items: numbers, words and what stands for a number.
 
-use super::number::{self, Number};
+use super::number::{self, Mark, Number};
 
 /// Columns that a cell between vertical bars is taken to be wide, so that
 /// what is in the same cell of two lines stands in the same place.
@@ -202,6 +202,9 @@ fn item<'t>(text: &'t str, words: &[Word]) -> (Option<Kind<'t>>, usize) {
         let taken = words.iter().take(8).position(|w| text[..w.raw.1].ends_with(')'));
         return (Some(Kind::Absent), taken.map_or(1, |n| n + 1));
     }
+    if let Some(number) = interval(text, words) {
+        return (Some(Kind::Number(number)), 2);
+    }
     // A sign, a number and a unit at most.
     let most = match word {
         "+" | "-" | "\u{2212}" | "\u{2013}" | "±" | "+-" | "+/-" => 3,
@@ -222,18 +225,29 @@ fn item<'t>(text: &'t str, words: &[Word]) -> (Option<Kind<'t>>, usize) {
     let kind = match word {
         "" | "->" | "=>" | "-->" | "\u{2192}" | "=" => None,
         "-" | "--" | "n/a" | "N/A" | "nan" | "NaN" | "missing" => Some(Kind::Absent),
-        "y" | "yes" => Some(Kind::YesNo(true)),
-        "n" | "no" => Some(Kind::YesNo(false)),
+        "y" | "yes" | "~y" | "?y" => Some(Kind::YesNo(true)),
+        "n" | "no" | "~n" | "?n" => Some(Kind::YesNo(false)),
         _ if first.opens() && is_baseline(word) => Some(Kind::Baseline),
         _ => Some(Kind::Text(word)),
     };
     (kind, 1)
 }
 
+/// `[2.98, 3.01]`: where the value before it may lie.
+fn interval<'t>(text: &'t str, words: &[Word]) -> Option<Number<'t>> {
+    let raw = |word: &Word| &text[word.raw.0..word.raw.1];
+    let (low, high) = (raw(words.first()?), raw(words.get(1)?));
+    let low = low.trim_start_matches('\\').strip_prefix('[')?.strip_suffix(',')?;
+    let high = high.strip_suffix(']')?.trim_end_matches('\\');
+    let (low, high) = (number::parse(low)?, number::parse(high)?);
+    let plain = low.mark == Mark::Plain && high.mark == Mark::Plain;
+    plain.then_some(Number { mark: Mark::Spread, ..low })
+}
+
 /// Whether a word can be a number, or the first of those that spell one.
 fn begins_number(word: &str) -> bool {
-    let signs = ['~', '≈', '+', '-', '/', '±', '\u{2212}', '\u{2013}', '.'];
-    word.trim_start_matches(signs).starts_with(|c: char| c.is_ascii_digit())
+    let signs = ['+', '-', '/', '±', '\u{2212}', '\u{2013}', '.'];
+    word.trim_start_matches(number::MARKS).trim_start_matches(signs).starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// The number that all of `words` spell.
@@ -283,6 +297,16 @@ mod tests {
         );
         assert_eq!(shown("- 5 CPUs, 12 s."), "|<5> CPUs <12 s>");
         assert_eq!(shown("5 ±  2%  ( +-  0.5% )"), "|<5> <±  2%> |<+-  0.5%>");
+        assert_eq!(
+            shown("a  3.00 [2.98, 3.01]  5 [7]"),
+            "|a |<3.00> <2.98> |<5> <7>",
+            "an interval is one item"
+        );
+        assert_eq!(shown("a  ~+0.35%  ?-1.2%  ~y  ?n"), "|a |<~+0.35%> |<?-1.2%> |true |false");
+        assert_eq!(
+            shown("x:  5.0 ±0.2 (~1.05 pct)  6 (?0.00 pct)"),
+            "|x: |<5.0> <±0.2> <~1.05 pct> |<6> <?0.00 pct>"
+        );
     }
 
     #[test]

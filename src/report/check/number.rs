@@ -58,9 +58,13 @@ const SIZES: &[(f64, &[&str])] = &[
 ];
 const COUNTS: &[&str] = &["ops", "op", "req", "cycles", "insns", "Hz", "kHz", "MHz", "GHz", "Mbps", "Gbps"];
 
+/// What may stand before a number: about so much, or, in our tables, a
+/// difference that may be chance (`~`) or cannot be told from it (`?`).
+pub(super) const MARKS: [char; 3] = ['~', '≈', '?'];
+
 /// Reads all of `text` as one number.
 pub(super) fn parse(text: &str) -> Option<Number<'_>> {
-    let (sign, rest) = sign(text.trim_start_matches(['~', '≈']));
+    let (sign, rest) = sign(text.trim_start_matches(MARKS));
     let unsigned = rest.trim_start();
     let digits = unsigned.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | ',' | '_'));
     let (digits, suffix) = unsigned.split_at(digits.unwrap_or(unsigned.len()));

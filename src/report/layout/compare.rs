@@ -1,7 +1,7 @@
 //! Comparisons: the change to the first column's value beside every value.
 
 use super::pivot::{Place, labelled};
-use super::{View, direction, labels, short_name, values};
+use super::{View, direction, labels, short_name, sum, values};
 use crate::model::Rows;
 use crate::report::{Column, Field, Table};
 use crate::stats;
@@ -81,8 +81,13 @@ impl<'a> View<'a> {
 
     fn with_changes(self, fields: &[Field]) -> Vec<Field> {
         let Some(base) = fields.first() else { return Vec::new() };
-        let change = |new: &Field| self.change(new.value(), base.value(), direction([new, base]));
-        fields.iter().flat_map(|new| [new.clone(), self.in_parentheses(change(new))]).collect()
+        let change = |(column, new): (usize, &Field)| {
+            let change = self.change(new.value(), base.value(), direction([new, base]));
+            let change = self.in_parentheses(change);
+            // The base is not compared with itself.
+            if column == 0 { change } else { self.tested(change, &[base], &[new], sum) }
+        };
+        fields.iter().enumerate().flat_map(|at| [at.1.clone(), change(at)]).collect()
     }
 
     fn in_parentheses(self, change: Option<f64>) -> Field {
@@ -103,10 +108,19 @@ impl<'a> View<'a> {
             let ratio = |row: &Vec<Field>| stats::ratio(row[column].value()?, row[0].value()?);
             let ratios: Option<Vec<f64>> = rows.iter().map(ratio).collect();
             let mean = ratios.and_then(|ratios| stats::geometric_mean(&ratios)).filter(|_| better.is_some());
-            [self.ratio(mean, Some(1.0)), self.in_parentheses(self.change(mean, Some(1.0), better))]
+            let figures =
+                [self.ratio(mean, Some(1.0)), self.in_parentheses(self.change(mean, Some(1.0), better))];
+            let of = |column: usize| rows.iter().map(|row| &row[column]).collect::<Vec<_>>();
+            let tested = |figure| self.tested(figure, &of(0), &of(column), mean_of_boot);
+            if column == 0 { figures } else { figures.map(tested) }
         };
         columns.flat_map(mean).collect()
     }
+}
+
+/// The ratio of two columns' geometric means is the geometric mean of their ratios.
+fn mean_of_boot(values: &[f64]) -> f64 {
+    stats::geometric_mean(values).unwrap_or(f64::NAN)
 }
 
 fn with_unit(label: &str, unit: &str) -> String {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{View, labels, values};
 use crate::model::{Cell, Direction, FRAMES_MAX, Frames, Kind, Statistic};
 use crate::report::{Column, Field, Measured, Table};
-use crate::stats::{self, Estimate};
+use crate::stats::{self, Estimate, Untested};
 
 /// Most rows of differing frames; a footnote counts the others.
 const DIFFERING: usize = 30;
@@ -90,6 +90,8 @@ impl<'a> Kernel<'a> {
                 statistic: Statistic::Max,
                 boots: 0,
                 estimate,
+                interval: None,
+                observed: Err(Untested::NoValue),
             }))
         })
     }
@@ -384,7 +386,7 @@ in offstack, not in onstack: 1 function: e.isra.0 (80)
         assert_eq!(json[1]["rows"][0][3], serde_json::json!({ "value": -512.0, "text": "-512" }));
         assert_eq!(json[0]["rows"][0][1]["cell"], "riscv64-64-n");
         let csv = render(&tables(&results), Format::Csv);
-        assert!(csv.contains("a table: what differs,,a (of 3),change,-512,-512,,,,,,\n"), "{csv}");
+        assert!(csv.contains("a table: what differs,,a (of 3),change,-512,-512,,,,,,,,,,\n"), "{csv}");
     }
 
     #[test]

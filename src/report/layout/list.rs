@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexSet;
 
-use super::{View, direction, labels, short_name, unit_shown, values};
-use crate::model::{Cell, Direction, ListColumn, Template};
+use super::{View, direction, labels, short_name, sum, unit_shown, values};
+use crate::model::{Cell, ListColumn, Template};
 use crate::report::{Column, Field, Table};
 
 /// A row of a list: a cell, its label and its value of each of the table's metrics.
@@ -16,19 +16,18 @@ struct ListCell<'a> {
 }
 
 impl ListCell<'_> {
-    fn field(&self, metric: &str) -> Field {
+    fn field(&self, metric: &str) -> &Field {
         let found = self.fields.iter().find(|(m, _)| *m == metric);
-        found.map_or(Field::Missing, |(_, field)| field.clone())
+        found.map_or(&Field::Missing, |(_, field)| field)
+    }
+
+    fn all(&self, metrics: &[String]) -> Vec<&Field> {
+        metrics.iter().map(|m| self.field(m)).collect()
     }
 
     /// `None` where one of the metrics has no number.
     fn sum(&self, metrics: &[String]) -> Option<f64> {
         metrics.iter().map(|m| self.field(m).value()).sum()
-    }
-
-    fn direction(&self, metrics: &[String]) -> Option<Direction> {
-        let fields: Vec<Field> = metrics.iter().map(|m| self.field(m)).collect();
-        direction(&fields)
     }
 }
 
@@ -54,6 +53,10 @@ impl<'a> View<'a> {
         let is_baseline = |c: &ListCell| baseline.iter().all(|(a, v)| c.cell.coords.get(a) == Some(v));
         let baseline = cells.iter().position(is_baseline);
         let base = |metrics: &[String]| baseline.and_then(|b| cells[b].sum(metrics));
+        let tested = |figure: Field, cell: &ListCell, metrics: &[String]| match baseline {
+            Some(b) => self.tested(figure, &cells[b].all(metrics), &cell.all(metrics), sum),
+            None => figure,
+        };
         let field = |column: &ListColumn, row: usize| {
             let cell = &cells[row];
             let is_baseline = baseline == Some(row);
@@ -62,12 +65,15 @@ impl<'a> View<'a> {
                     Field::Text(format!("{} (baseline)", cell.label))
                 }
                 ListColumn::Label => Field::Text(cell.label.clone()),
-                ListColumn::Metric(metric) => cell.field(metric),
+                ListColumn::Metric(metric) => cell.field(metric).clone(),
                 ListColumn::Difference(_) | ListColumn::Ratio(_) if is_baseline => Field::Text(String::new()),
                 ListColumn::Difference(metrics) => {
-                    self.difference(cell.sum(metrics), base(metrics), cell.direction(metrics))
+                    let better = direction(cell.all(metrics));
+                    tested(self.difference(cell.sum(metrics), base(metrics), better), cell, metrics)
                 }
-                ListColumn::Ratio(metrics) => self.ratio(cell.sum(metrics), base(metrics)),
+                ListColumn::Ratio(metrics) => {
+                    tested(self.ratio(cell.sum(metrics), base(metrics)), cell, metrics)
+                }
             }
         };
         let row = |row| columns.iter().map(|column| field(column, row)).collect();

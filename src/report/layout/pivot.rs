@@ -3,7 +3,7 @@
 
 use indexmap::IndexSet;
 
-use super::{View, direction, labels, unit_shown, values};
+use super::{View, direction, labels, sum, unit_shown, values};
 use crate::model::{Cell, Derived};
 use crate::report::{Field, Table};
 use crate::stats;
@@ -116,7 +116,8 @@ impl<'a> View<'a> {
                 Field::Percent { value, text: format!("{}%", stats::fixed(value, decimals)) }
             }),
         };
-        field.unwrap_or(Field::NotApplicable)
+        let field = field.unwrap_or(Field::NotApplicable);
+        if derived == Derived::Spread { field } else { self.tested(field, &[base], &[new], sum) }
     }
 }
 
