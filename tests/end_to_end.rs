@@ -75,14 +75,15 @@ exact: counted, not timed
 const TIMES: &str = "\
 messages --rounds 20 (s)
 
-NR_CPUS        512    4096
-n/s         0.5650  1.0130
-y/s         0.5750  1.0230
-difference  +1.77%  +0.99%
+NR_CPUS         512     4096
+n/s          0.5650   1.0130
+y/s          0.5750   1.0230
+difference  ?+1.77%  ?+0.99%
 
 emulated wall clock (QEMU TCG): not a measure of real hardware
 mean of 2 runs in 1 boot; spread (standard deviation) up to 0.25% of the
 mean
+?: too few boots to tell difference from chance (2 a side are needed)
 ";
 
 const CELLS: [&str; 4] = [
@@ -244,14 +245,14 @@ fn a_run_is_reported_in_every_format() {
     assert_eq!(report("text"), text);
     contains(
         &report("markdown"),
-        &["**vmlinux size (bytes)**\n", "| y | 105608 | 137864 |\n", "| difference | +1.77% | +0.99% |\n"],
+        &["**vmlinux size (bytes)**\n", "| y | 105608 | 137864 |\n", "| difference | ?+1.77% | ?+0.99% |\n"],
     );
     contains(
         &report("csv"),
         &[
-            "table,block,row,column,text,value,unit,metric,statistic,kind,n,cell\n",
-            "\nvmlinux size (bytes),,n,512,105120,105120,bytes,vmlinux.file,mean,exact,1,riscv64-NR_CPUS=512-OFFSTACK=n\n",
-            ",messages.time,mean,emulated wall clock,2,riscv64-NR_CPUS=4096-OFFSTACK=y\n",
+            "table,block,row,column,text,value,unit,metric,statistic,kind,n,cell,boots,low,high,significance\n",
+            "\nvmlinux size (bytes),,n,512,105120,105120,bytes,vmlinux.file,mean,exact,1,riscv64-NR_CPUS=512-OFFSTACK=n,0,,,\n",
+            ",messages.time,mean,emulated wall clock,2,riscv64-NR_CPUS=4096-OFFSTACK=y,1,,,\n",
         ],
     );
     let json: serde_json::Value = serde_json::from_str(&report("json")).unwrap();

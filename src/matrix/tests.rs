@@ -8,7 +8,7 @@ use indexmap::indexmap;
 use super::*;
 use crate::model::{
     Accel, BaseConfig, Derived, Direction, Firmware, Fragment, Layout, Level, ListColumn, Metric, Online,
-    Rows, Sign, Source, Statistic, TableSpec, Toolchain,
+    Rows, Sign, Source, Statistic, TableSpec, Toolchain, Unpaired,
 };
 
 fn ctx() -> Context {
@@ -252,6 +252,7 @@ fn comparisons_are_read() {
         "{GOOD}{MYBENCH}[[table]]\nlayout = \"compare\"\nmetric = \"my-bench.time\"\ncolumns = \"CPUMASK_OFFSTACK\"\nrows = \"CONFIG_NR_CPUS\"\n\
          row = \"{{CONFIG_NR_CPUS}}-cpus\"\nblock = \"on {{arch}}\"\nderived = [\"geometric_mean\"]\nsign = \"positive-is-better\"\nstatistic = \"p99\"\n\
          [[table]]\nlayout = \"compare\"\ncolumns = \"NR_CPUS\"\nrows = [\"my-bench.time\", \"my-bench.rate\"]\nsignificant = 6\n\
+         test = \"mann-whitney\"\ninterval = true\nstatistic = \"median\"\n\
          [[table]]\nlayout = \"compare\"\ncolumns = \"NR_CPUS\"\nrows = \"my-bench.time\"\nrow_labels = [\"Time\"]\n\
          [[table]]\nlayout = \"compare\"\nmetric = \"image.file\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\"\n"
     ));
@@ -266,6 +267,8 @@ fn comparisons_are_read() {
     assert_eq!(times.block, Some("on {arch}".parse().unwrap()));
     assert_eq!((times.sign, times.statistic), (Sign::PositiveIsBetter, Statistic::Percentile(99)));
     assert_eq!((metrics.decimals, metrics.significant, metrics.sign), (None, Some(6), Sign::Raw));
+    assert_eq!((metrics.test, metrics.interval), (Unpaired::MannWhitney, true));
+    assert_eq!((times.test, times.interval), (Unpaired::Welch, false));
     let rows = |table: &TableSpec| match &table.layout {
         Layout::Compare { rows, geometric_mean: false, .. } => rows.clone(),
         other => panic!("{other:?}"),
@@ -1364,6 +1367,19 @@ fn comparison_faults() {
         "change the table's layout",
     );
     case(&crossed("sign = \"better\""), "\"better\"", "`sign` cannot be `better`", "`positive-is-better`");
+    case(&crossed("test = \"t\""), "\"t\"", "`test` cannot be `t`", "`mann-whitney`");
+    case(
+        &crossed("interval = 95"),
+        "95",
+        "`interval` must be true or false, not integer `95`",
+        "interval = true",
+    );
+    case(
+        &crossed("statistic = \"p99\"\ninterval = true"),
+        "true",
+        "`interval` beside statistic = \"p99\"",
+        "intervals are of means and medians",
+    );
     case(&crossed("statistic = \"p0\""), "\"p0\"", "`statistic` cannot be `p0`", "`p99`");
     case(&crossed("decimals = 2\nsignificant = 6"), "6", "`significant` beside `decimals`", "keep the one");
     case(&crossed("significant = 0"), "0", "`significant` cannot be 0", "1 to 12");
@@ -1412,6 +1428,11 @@ fn lines_faults() {
         "`sign` belongs to layout = \"pivot\" or \"compare\" or \"list\"",
         "remove it",
     );
+    for key in ["interval = true", "test = \"welch\""] {
+        let (name, value) = key.split_once(" = ").unwrap();
+        let message = format!("`{name}` belongs to layout = \"pivot\" or \"compare\" or \"list\"");
+        case(&format!("{lines}{key}"), value, &message, "remove it");
+    }
     case(
         &format!("{lines}rows = \"arch\""),
         "\"arch\"",

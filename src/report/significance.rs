@@ -73,7 +73,7 @@ fn notes(table: &Table, comparisons: usize, statistic: Statistic) -> Vec<String>
 fn untested(reason: &Untested) -> String {
     match reason {
         Untested::TooFew(boots) => {
-            format!("?: too few boots to tell a difference from chance ({boots} on each side are needed)")
+            format!("?: too few boots to tell difference from chance ({boots} a side are needed)")
         }
         other => format!("?: not tested: {other}"),
     }

@@ -206,8 +206,7 @@ mean of 2 runs in 1 boot; spread (standard deviation) up to 28.28% of the
 mean
 riscv64-512-y: failed at boot, boot 2: Kernel panic: no init
 -: not in the matrix
-?: too few boots to tell a difference from chance (2 on each side are
-needed)
+?: too few boots to tell difference from chance (2 a side are needed)
 "
     );
 }
@@ -427,8 +426,7 @@ geometric mean:   1.0000 (0.00 pct)   ?0.5000 (?-50.00 pct)
 emulated wall clock (QEMU TCG): not a measure of real hardware
 one run in each cell: spread unknown
 geometric mean: of all rows' ratios to onstack
-?: too few boots to tell a difference from chance (2 on each side are
-needed)
+?: too few boots to tell difference from chance (2 a side are needed)
 ";
     assert_eq!(results.print(Format::Text), expected);
     let better = results.spec(|s| s.sign = Sign::PositiveIsBetter);

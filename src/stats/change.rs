@@ -124,3 +124,52 @@ fn fitting(base: &Observations, new: &Observations, unpaired: Unpaired) -> Resul
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::observe::tests::observed;
+    use super::*;
+
+    const CLOCK: Kind = Kind::EmulatedWallClock;
+    const COUNT: Kind = Kind::EmulatedInstructions;
+
+    fn of(base: &Observations, new: &Observations) -> Result<Change, Untested> {
+        difference(base, new, Unpaired::Welch)
+    }
+
+    /// SciPy 1.17: `ttest_ind(equal_var=False)` of the boots' means 1, 2, 3 and
+    /// 2, 4, 5 gives p = 0.2002 (statistic 1.5811, 3.448 degrees of freedom).
+    #[test]
+    fn boots_are_held_against_boots() {
+        let base = observed(CLOCK, false, &[&[0.5, 1.5], &[2.0], &[3.0, 3.0, 3.0]]);
+        let new = observed(CLOCK, false, &[&[2.0], &[4.0], &[4.0, 6.0]]);
+        let change = of(&base, &new).unwrap();
+        assert_eq!((change.test, change.percent.map(f64::round)), (Test::Welch, Some(83.0)));
+        assert!((change.p.unwrap() - 0.200_173_039_520).abs() < 1e-9, "{change:?}");
+        assert!(!change.significant());
+    }
+
+    #[test]
+    fn what_fits() {
+        let (count, seeds) = (observed(COUNT, false, &[&[1.0]]), observed(COUNT, true, &[&[1.0], &[1.1]]));
+        assert_eq!(of(&count, &count).unwrap().test, Test::Exact);
+        assert_eq!(of(&seeds, &seeds).unwrap().test, Test::PairedT);
+        let one_side = "the boots of one side alone have seeds of their own (`perturb`)";
+        assert_eq!(of(&count, &seeds).unwrap_err().to_string(), one_side);
+        let clock = observed(CLOCK, false, &[&[1.0]]);
+        assert_eq!(of(&clock, &clock), Err(Untested::TooFew(2)));
+        let other = Observations { command: Some(vec!["b".into()]), ..clock.clone() };
+        assert_eq!(of(&clock, &other).unwrap_err().to_string(), "the benchmark's command is another");
+    }
+
+    #[test]
+    fn correction_makes_less_significant() {
+        let change =
+            |p| Change { test: Test::Welch, shift: 1.0, percent: None, interval: None, p, adjusted: None };
+        let mut all = [change(Some(0.03)), change(None), change(Some(0.02))];
+        assert!(all.iter().all(Change::significant));
+        assert_eq!(correct(all.iter_mut()), 2);
+        assert_eq!(all.each_ref().map(|c| c.adjusted), [Some(0.04), None, Some(0.04)]);
+        assert_eq!(correct([change(Some(0.03)), change(Some(0.03))].iter_mut()), 2);
+    }
+}
