@@ -63,7 +63,7 @@ fn intervals(measured: &[&Measured], spec: &TableSpec) -> Vec<String> {
     if others.iter().any(|m| m.interval.is_none()) {
         notes.push(format!("±?: interval unknown, it needs {least} boots"));
     }
-    if !exact.is_empty() && !others.is_empty() {
+    if !exact.is_empty() {
         notes.push("no interval: repeats to the last digit".to_owned());
     }
     notes

@@ -232,6 +232,7 @@ impl<'a> View<'a> {
 
     /// A figure with the test of what it says: `combine` makes one observation
     /// of the base's fields in each boot, and of those that are compared with them.
+    /// Totals over more boots and over fewer are not compared at all.
     fn tested(
         self,
         figure: Field,
@@ -240,11 +241,13 @@ impl<'a> View<'a> {
         combine: impl Fn(&[f64]) -> f64,
     ) -> Field {
         let all: Option<Vec<&Measured>> = base.iter().chain(new).map(|field| field.measured()).collect();
-        let Some((all, first)) = all.and_then(|all| Some((all.clone(), *all.first()?))) else {
-            return figure;
+        let all = all.unwrap_or_default();
+        let total = matches!(self.spec.statistic, Statistic::Sum | Statistic::Count);
+        let Some(first) = all.first().filter(|_| figure != Field::NotApplicable) else {
+            return Field::NotApplicable;
         };
-        if figure == Field::NotApplicable {
-            return figure;
+        if total && all.iter().any(|m| m.boots != first.boots) {
+            return Field::NotApplicable;
         }
         let (base, new) = all.split_at(base.len());
         let observed = |side: &[&Measured]| {

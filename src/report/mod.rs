@@ -293,6 +293,11 @@ fn scrubbed(mut table: Table) -> Table {
                 scrub(&mut m.metric);
                 scrub(&mut m.cell.0);
             }
+            Field::Compared(compared) => {
+                if let Err(Untested::Unlike(why)) = &mut compared.tested {
+                    scrub(why);
+                }
+            }
             Field::Failed { what, cell, story } => {
                 scrub(what);
                 scrub(&mut cell.0);

@@ -27,13 +27,7 @@ pub(super) fn settle(tables: &mut [Table], statistic: Statistic, seeded: bool) {
         }
     }
     for table in tables {
-        let one_seed = compared(table)
-            .any(|c| c.significance() == Significance::Exact && c.kind != Kind::Exact && !seeded);
-        let notes = notes(table, comparisons, statistic);
-        if one_seed {
-            let note = "differences are exact: counts repeat under one seed (perturb: several)";
-            table.footnotes.push(note.to_owned());
-        }
+        let notes = notes(table, comparisons, statistic, seeded);
         table.footnotes.extend(notes);
     }
 }
@@ -46,10 +40,14 @@ fn compared(table: &Table) -> impl Iterator<Item = &Compared> {
 }
 
 /// How differences were tested, then each mark that occurs.
-fn notes(table: &Table, comparisons: usize, statistic: Statistic) -> Vec<String> {
+fn notes(table: &Table, comparisons: usize, statistic: Statistic, seeded: bool) -> Vec<String> {
     let mut notes = Vec::new();
+    let counts = |c: &Compared| c.significance() == Significance::Exact && c.kind != Kind::Exact;
+    if !seeded && compared(table).any(counts) {
+        notes.push("differences are exact: counts repeat under one seed, others may differ".to_owned());
+    }
     let tests = compared(table).filter_map(|c| Some(c.tested.as_ref().ok()?.test));
-    let tests: IndexSet<&str> = tests.filter(|test| *test != Test::Exact).map(Test::label).collect();
+    let tests: IndexSet<&str> = tests.filter(|test| *test != Test::Exact).map(named).collect();
     if !tests.is_empty() {
         let tests: Vec<&str> = tests.into_iter().collect();
         let corrected = match comparisons {
@@ -68,6 +66,13 @@ fn notes(table: &Table, comparisons: usize, statistic: Statistic) -> Vec<String>
     let reasons = compared(table).filter_map(|c| c.tested.as_ref().err()).map(untested);
     notes.extend(reasons.collect::<IndexSet<String>>());
     notes
+}
+
+fn named(test: Test) -> &'static str {
+    match test {
+        Test::PairedT => "paired t-test by seed",
+        other => other.label(),
+    }
 }
 
 fn untested(reason: &Untested) -> String {

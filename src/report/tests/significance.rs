@@ -148,7 +148,7 @@ fn counts_that_repeat_are_exact() {
     let layout = || pivot("hackbench.time", &DIFFERENCE);
     let table = tables(&counted(booted(layout(), &boots), false)).remove(0);
     assert_eq!(body(&table)[2], ["difference", "+0.02%", "0.00%"]);
-    let note = "differences are exact: counts repeat under one seed (perturb: several)";
+    let note = "differences are exact: counts repeat under one seed, others may differ";
     assert_eq!(table.footnotes.last().unwrap(), note);
     // One boot under a seed of its own has not been seen to repeat.
     let seeded = tables(&counted(booted(layout(), &boots), true)).remove(0);
@@ -399,6 +399,21 @@ fn no_sum_over_some_of_a_cells_metrics() {
     results.failures.values_mut().flatten().for_each(|f| f.benchmark = Some("other".into()));
     let rows = body(&tables(&results)[0]);
     assert_eq!(rows, [["", ""], ["n/a", "n/a"], ["+20.00%", "1.2000"], ["n/a", "n/a"]]);
+}
+
+#[test]
+fn totals_of_unlike_numbers_of_boots_are_not_compared() {
+    for (statistic, difference) in
+        [(Statistic::Sum, "n/a"), (Statistic::Count, "n/a"), (Statistic::Mean, "~0.00%")]
+    {
+        let boots: [&[f64]; 4] = [&[1.0, 1.1], &[1.0, 1.05, 1.1], &[2.0, 2.1], &[2.0, 2.1]];
+        let derived = [Derived::Difference, Derived::Ratio, Derived::IsSmaller];
+        let results = booted(pivot("hackbench.time", &derived), &boots).spec(|s| s.statistic = statistic);
+        let rows = body(&tables(&results)[0]);
+        assert_eq!(rows[2][1], difference, "{statistic}");
+        assert!(statistic == Statistic::Mean || (rows[3][1] == "n/a" && rows[4][1] == "n/a"));
+        assert_ne!(rows[2][2], "n/a", "{statistic}");
+    }
 }
 
 #[test]
