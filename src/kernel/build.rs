@@ -79,8 +79,11 @@ pub struct BuildInfo {
     pub objects_of: Option<String>,
     /// Commands that make printed: what the next build's progress is measured by.
     pub steps: u64,
-    /// Wall-clock seconds of compiling.
+    /// Wall-clock seconds of compiling, which other kernels share the machine with.
     pub seconds: f64,
+    /// Seconds of processor time that compiling took, of all its processes.
+    #[serde(default)]
+    pub cpu_seconds: f64,
     /// Toolchain versions.
     pub toolchain: String,
     /// Source description.
@@ -244,9 +247,9 @@ pub async fn compile(
         .work(ROOM, &inputs.fingerprint())
         .map_err(|e| Failure::new(Stage::Build, "no object directory", e))?;
     let began = Instant::now();
-    let steps = make_kernel(build, &work, jobs, stop, progress).await?;
-    let seconds = began.elapsed().as_secs_f64();
-    publish(build, configured, inputs, &work, Figures { steps, seconds }, cache, stop)
+    let (steps, cpu) = make_kernel(build, &work, jobs, stop, progress).await?;
+    let figures = Figures { steps, seconds: began.elapsed().as_secs_f64(), cpu_seconds: cpu.as_secs_f64() };
+    publish(build, configured, inputs, &work, figures, cache, stop)
         .await
         .map_err(|e| Failure::new(Stage::Build, "build", e))
 }
@@ -316,7 +319,7 @@ async fn make_kernel(
     jobs: &Jobserver,
     stop: &Stop,
     mut progress: impl FnMut(u64),
-) -> Result<u64, Failure> {
+) -> Result<(u64, Duration), Failure> {
     let log = work.join("build.log");
     let mut steps = 0;
     let mut errors = FirstError::default();
@@ -337,7 +340,7 @@ async fn make_kernel(
         return Err(Failure::new(Stage::Build, "evidence lost", detail));
     }
     match exit.status {
-        Ended::Code(0) => Ok(steps),
+        Ended::Code(0) => Ok((steps, exit.user + exit.system)),
         status => {
             let what = if matches!(status, Ended::Code(_)) { "compile error" } else { "build stopped" };
             let detail = format!("{}\nmake {status}; whole log: {}", errors.text(), log.display());
@@ -378,6 +381,7 @@ impl FirstError {
 struct Figures {
     steps: u64,
     seconds: f64,
+    cpu_seconds: f64,
 }
 
 /// Gathers what is worth keeping.
@@ -417,6 +421,7 @@ async fn publish(
         objects_of: fs::read_to_string(work.join(OBJECTS_OF)).ok(),
         steps: figures.steps,
         seconds: figures.seconds,
+        cpu_seconds: figures.cpu_seconds,
         toolchain: build.tools.version.clone(),
         source: build.source.describe.clone(),
         inputs,
@@ -496,6 +501,7 @@ mod tests {
             objects_of: None,
             steps: 1,
             seconds: 1.0,
+            cpu_seconds: 1.5,
             toolchain: String::new(),
             source: String::new(),
         };
