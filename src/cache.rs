@@ -3,13 +3,19 @@
 //!
 //! An entry is a directory that appears under its name whole or not at all:
 //! it is made beside it and renamed. A lock per entry keeps two processes from
-//! making the same one at once.
+//! making the same one at once. [`space`] knows what entries take, [`limit`]
+//! how much that may be, [`evict`] what goes then.
+
+pub mod evict;
+pub mod limit;
+pub mod space;
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fs_err as fs;
@@ -67,6 +73,8 @@ fn change(name: &str, before: Option<&String>, now: Option<&String>) -> String {
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
+    /// What the run at hand uses; none outside of one.
+    uses: Option<Arc<evict::Uses>>,
 }
 
 /// A held lock; released when dropped.
@@ -86,7 +94,7 @@ impl Cache {
             Some(root) => std::path::absolute(root)?,
             None => anyhow::bail!("no cache folder: set MATRIX_CACHE, XDG_CACHE_HOME or HOME"),
         };
-        Ok(Cache { root })
+        Ok(Cache { root, uses: None })
     }
 
     /// Where it is.
@@ -113,19 +121,27 @@ impl Cache {
     /// Makes `made` the entry `key` of `room`, replacing an older one.
     ///
     /// # Errors
-    /// The file system refuses, for example for want of space.
+    /// The file system refuses, for example for want of space, or another run
+    /// uses the older one.
     pub fn publish(&self, made: &Path, room: &str, key: &str) -> io::Result<PathBuf> {
         let entry = self.entry(room, key);
         if let Some(parent) = entry.parent() {
             fs::create_dir_all(parent)?;
         }
-        if entry.exists() {
-            fs::remove_dir_all(&entry)?;
-        }
         // Under its name it counts as complete, after a power cut too.
         sync_tree(made)?;
+        self.say(room, key)?;
+        let older = entry.exists();
+        if older {
+            self.replace(room, key)?;
+        }
+        self.measure_new(room, key, made);
         fs::rename(made, &entry)?;
         entry.parent().map_or(Ok(()), sync)?;
+        if older {
+            self.empty_bin()?;
+        }
+        self.keep_limit();
         Ok(entry)
     }
 
@@ -144,24 +160,6 @@ impl Cache {
             }
         }
         Ok(Lock { _file: file })
-    }
-
-    /// Keeps everybody out.
-    ///
-    /// # Errors
-    /// Somebody works on an entry.
-    pub fn lock_all(&self) -> anyhow::Result<Vec<Lock>> {
-        let Ok(entries) = fs::read_dir(self.root.join("locks")) else { return Ok(Vec::new()) };
-        let mut locks = Vec::new();
-        for entry in entries {
-            let path = entry?.path();
-            let file = std::fs::File::open(&path)?;
-            if !FileExt::try_lock_exclusive(&file)? {
-                anyhow::bail!("{}: in use by a run", path.display());
-            }
-            locks.push(Lock { _file: file });
-        }
-        Ok(locks)
     }
 
     /// What was last made for `name` (a cell, say), to tell why it is stale.

@@ -1,9 +1,12 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cache::limit::Most;
+use crate::cache::space::Room;
 use crate::compare::Unpaired;
 use crate::matrix::Only;
 use crate::model::Shard;
@@ -21,6 +24,7 @@ Examples:
   matrix report --check mail.txt              are the percentages in it right?
   matrix compare runs/before runs/after        what changed, and is it more than chance?
   matrix doctor                               what is missing on this machine
+  matrix cache                                what is kept between runs, and how much it may be
 
 Exit codes: 0 every cell is good, 1 a cell failed, 2 wrong input or a missing
 program, 3 a comparison found a regression, 130 interrupted (what was measured
@@ -93,8 +97,10 @@ pub enum Command {
     Schema,
     /// Say what is installed, what is missing and how to install it
     Doctor(Doctor),
-    /// Remove what is kept between runs
-    Clean(Clean),
+    /// Show what is kept between runs, limit it or remove it
+    Cache(Caching),
+    /// Short for `matrix cache clear`
+    Clean(Clear),
     /// Print a completion script for a shell
     ///
     /// For bash: matrix completions bash > ~/.local/share/bash-completion/completions/matrix
@@ -415,28 +421,79 @@ pub struct Doctor {
     pub packages: bool,
 }
 
-/// `matrix clean`
+/// `matrix cache`
 #[derive(Debug, Args)]
-pub struct Clean {
-    /// Rooms of the cache to empty [default: all of them]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+When a run has kept something and when it ends, as much is removed as the limit
+wants: MATRIX_CACHE_LIMIT, or what `matrix cache limit` has set, or 50G. First go
+object trees, which hold no result; then whatever was not used for longest,
+source trees eight times as early as kernels and guest programs, as they take
+more and are fetched sooner than a kernel is built. What a run uses stays. Run
+directories are no part of the cache: evidence is never removed."
+)]
+pub struct Caching {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub deed: Option<CacheDeed>,
+    /// Form of the summary
+    #[arg(long, value_enum, default_value_t)]
+    pub format: CacheFormat,
+}
+
+/// What can be done with the cache.
+#[derive(Debug, Subcommand)]
+pub enum CacheDeed {
+    /// List entries: size, last use, what each is; the last used first
+    List {
+        /// Rooms [default: all of them]
+        #[arg(value_enum)]
+        rooms: Vec<Room>,
+        /// Form of the list
+        #[arg(long, value_enum, default_value_t)]
+        format: CacheFormat,
+    },
+    /// Set how much may be kept, or show it
+    Limit {
+        /// `20G`, `512M` (powers of 1024), or `none`
+        size: Option<Most>,
+    },
+    /// Remove what was not used for longest
+    Prune {
+        /// How much may be left, instead of the limit that is set
+        #[arg(long, value_name = "SIZE")]
+        limit: Option<Most>,
+        /// Remove all that was not used for so long, as `30d` or `12h`
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        older_than: Option<Duration>,
+        /// Say what would be removed and remove nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Remove all that no run uses
+    Clear(Clear),
+}
+
+/// How the cache is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum CacheFormat {
+    /// For people
+    #[default]
+    Text,
+    /// For programs: rooms, entries and limit
+    Json,
+}
+
+/// `matrix cache clear`
+#[derive(Debug, Args)]
+pub struct Clear {
+    /// Rooms to empty [default: all of them]
     #[arg(value_enum)]
     pub rooms: Vec<Room>,
     /// Say what would be removed and remove nothing
     #[arg(long)]
     pub dry_run: bool,
-}
-
-/// Rooms of the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Room {
-    /// Source trees
-    Sources,
-    /// Built kernels
-    Builds,
-    /// Guest programs
-    Guest,
-    /// Object directories of unfinished builds
-    Work,
 }
 
 #[cfg(test)]

@@ -719,8 +719,9 @@ impl Failure {
         self.stage != Stage::Benchmark && Failure::OF_HOST.contains(&self.what.as_str())
     }
 
-    const OF_HOST: [&'static str; 10] = [
+    const OF_HOST: [&'static str; 11] = [
         "no source",
+        "source changed",
         "no guest",
         "no object directory",
         "inputs",

@@ -3,8 +3,11 @@
 
 #![allow(clippy::unwrap_used)] // the configured exception misses helpers of tests
 
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use matrix::cache::Cache;
 use matrix::kernel::{SourceTree, source};
@@ -58,6 +61,15 @@ impl Lab {
         String::from_utf8(out.stdout).unwrap().trim().to_owned()
     }
 
+    /// The tree as a tarball.
+    fn pack(&self, name: &str) -> Source {
+        let file = self.path(name);
+        let mut tar = Command::new("tar");
+        tar.arg("-caf").arg(&file).arg("-C").arg(self.dir.path()).arg("linux");
+        assert!(tar.status().unwrap().success());
+        Source::Tarball(file)
+    }
+
     async fn prepare(&self, source: &Source, patches: &[&str]) -> anyhow::Result<SourceTree> {
         let patches: Vec<_> = patches.iter().map(|p| self.path(p)).collect();
         source::prepare(source, &patches, false, &self.cache, &Stop::default()).await
@@ -67,6 +79,33 @@ impl Lab {
         let patches: Vec<_> = patches.iter().map(|p| self.path(p)).collect();
         source::find(source, &patches, &self.cache, &Stop::default()).await.unwrap()
     }
+}
+
+/// Every file of a tree: content, mode, modification time, inode.
+fn files(tree: &SourceTree) -> BTreeMap<PathBuf, (String, u32, SystemTime, u64)> {
+    let mut files = BTreeMap::new();
+    let mut todo = vec![tree.dir.clone()];
+    while let Some(dir) = todo.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = path.symlink_metadata().unwrap();
+            if meta.is_dir() {
+                todo.push(path);
+            } else {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let below = path.strip_prefix(&tree.dir).unwrap().to_owned();
+                files.insert(below, (text, meta.mode(), meta.modified().unwrap(), meta.ino()));
+            }
+        }
+    }
+    files
+}
+
+/// Paths that two trees have in common as one file.
+fn linked(one: &SourceTree, other: &SourceTree) -> Vec<String> {
+    let (one, other) = (files(one), files(other));
+    let same = one.iter().filter(|(path, file)| other.get(*path).is_some_and(|o| o.3 == file.3));
+    same.map(|(path, _)| path.display().to_string()).collect()
 }
 
 fn content(tree: &SourceTree) -> String {
@@ -109,18 +148,11 @@ async fn revisions_of_a_repository_are_trees_of_their_own() {
 #[tokio::test]
 async fn tarball_is_known_by_its_content() {
     let lab = Lab::new();
-    let pack = |name: &str| {
-        let file = lab.path(name);
-        let tar =
-            Command::new("tar").arg("-caf").arg(&file).arg("-C").arg(lab.dir.path()).arg("linux").status();
-        assert!(tar.unwrap().success());
-        Source::Tarball(file)
-    };
-    let tree = lab.prepare(&pack("linux.tar.xz"), &[]).await.unwrap();
+    let tree = lab.prepare(&lab.pack("linux.tar.xz"), &[]).await.unwrap();
     assert_eq!(content(&tree), "one\ntwo\nthree\n");
     assert!(tree.dir.ends_with("linux") && tree.dir.starts_with(lab.cache.root()));
     std::fs::write(lab.path("linux/lib/a.c"), "changed\n").unwrap();
-    let changed = lab.prepare(&pack("linux.tar.xz"), &[]).await.unwrap();
+    let changed = lab.prepare(&lab.pack("linux.tar.xz"), &[]).await.unwrap();
     assert_eq!(content(&changed), "changed\n");
     assert_ne!(changed.fingerprint, tree.fingerprint);
 
@@ -145,6 +177,118 @@ async fn patches_go_to_a_copy() {
     // Editing the user's tree afterwards does not reach into the copy.
     std::fs::write(lab.path("linux/Makefile"), "edited").unwrap();
     assert_eq!(std::fs::read_to_string(patched.dir.join("Makefile")).unwrap(), "Makefile");
+}
+
+/// Hard links are not to be written through, whatever a patch does to a file.
+#[tokio::test]
+async fn patched_trees_share_files_with_their_base_and_leave_it_alone() {
+    let lab = Lab::new();
+    for name in ["mode", "both", "gone", "moved", "untouched"] {
+        std::fs::write(lab.path("linux").join(name), "one\ntwo\nthree\n").unwrap();
+    }
+    let hunk = "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n";
+    let modes = "old mode 100644\nnew mode 100755\n";
+    let every_kind = [
+        PATCH.to_owned(),
+        format!("diff --git a/mode b/mode\n{modes}"),
+        format!("diff --git a/both b/both\n{modes}--- a/both\n+++ b/both\n{hunk}"),
+        "diff --git a/gone b/gone\ndeleted file mode 100644\n--- a/gone\n+++ /dev/null\n@@ -1,3 +0,0 @@\n-one\n-two\n-three\n"
+            .to_owned(),
+        "diff --git a/moved b/to\nsimilarity index 100%\nrename from moved\nrename to to\n".to_owned(),
+        "diff --git a/new b/new\nnew file mode 100644\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+new\n".to_owned(),
+    ];
+    std::fs::write(lab.path("every.patch"), every_kind.concat()).unwrap();
+    for source in [lab.pack("linux.tar"), Source::Path(lab.path("linux"))] {
+        let other = lab.prepare(&source, &["good.patch"]).await.unwrap();
+        let base = lab.prepare(&source, &[]).await.unwrap();
+        let before = files(&base);
+        let tree = lab.prepare(&source, &["every.patch"]).await.unwrap();
+        assert_eq!(files(&base), before, "the base was written to");
+        let after = files(&tree);
+        let text = |name: &str| after.get(Path::new(name)).map(|f| (f.0.as_str(), f.1 & 0o777));
+        assert_eq!(text("lib/a.c"), Some(("one\n2\nthree\n", 0o644)));
+        assert_eq!(text("mode"), Some(("one\ntwo\nthree\n", 0o755)));
+        assert_eq!(text("both"), Some(("one\n2\nthree\n", 0o755)));
+        assert_eq!((text("gone"), text("moved")), (None, None));
+        assert_eq!((text("to"), text("new")), (Some(("one\ntwo\nthree\n", 0o644)), Some(("new\n", 0o644))));
+        // make sees nothing newer where nothing is.
+        for name in ["Kconfig", "Makefile", "untouched"] {
+            assert_eq!(after[Path::new(name)].2, before[Path::new(name)].2, "{name}");
+        }
+        assert_eq!(linked(&tree, &other), ["Kconfig", "Makefile", "untouched"]);
+        let cached = base.dir.starts_with(lab.cache.root());
+        assert_eq!(linked(&tree, &base).len(), if cached { 3 } else { 0 }, "a tree of the user's is copied");
+    }
+}
+
+#[tokio::test]
+async fn revisions_share_the_files_that_do_not_differ() {
+    let lab = Lab::new();
+    lab.git(&["init", "--quiet", "--initial-branch", "main"]);
+    std::fs::write(lab.path("linux/gone"), "gone").unwrap();
+    lab.git(&["add", "."]);
+    lab.git(&["commit", "--quiet", "-m", "first"]);
+    std::fs::write(lab.path("linux/lib/a.c"), "later\n").unwrap();
+    std::fs::remove_file(lab.path("linux/gone")).unwrap();
+    std::fs::write(lab.path("linux/new"), "new").unwrap();
+    lab.git(&["add", "--all", "."]);
+    lab.git(&["commit", "--quiet", "-m", "second"]);
+    let urls = [lab.path("linux").display().to_string(), format!("file://{}", lab.path("linux").display())];
+    let source = |url: &str, rev: &str| Source::Git { url: url.to_owned(), rev: rev.to_owned() };
+    let first = lab.prepare(&source(&urls[0], "main~1"), &[]).await.unwrap();
+    let before = files(&first);
+    for url in &urls {
+        let main = lab.prepare(&source(url, "main"), &[]).await.unwrap();
+        assert_eq!(files(&first), before);
+        assert_eq!(linked(&main, &first), ["Kconfig", "Makefile"]);
+        let names: Vec<_> = files(&main).into_keys().map(|p| p.display().to_string()).collect();
+        assert_eq!(
+            (names, content(&main).as_str()),
+            (["Kconfig", "Makefile", "lib/a.c", "new"].map(String::from).to_vec(), "later\n")
+        );
+    }
+    // Attributes change what git writes, so then all is written anew.
+    std::fs::write(lab.path("linux/.gitattributes"), "Kconfig text eol=crlf\n").unwrap();
+    lab.git(&["add", "."]);
+    lab.git(&["commit", "--quiet", "-m", "third"]);
+    let third = lab.prepare(&source(&urls[0], "main"), &[]).await.unwrap();
+    assert!(linked(&third, &first).is_empty());
+}
+
+#[tokio::test]
+async fn tree_that_was_written_to_is_told_and_not_handed_on() {
+    let lab = Lab::new();
+    let source = lab.pack("linux.tar");
+    let tree = lab.prepare(&source, &[]).await.unwrap();
+    tree.verify(&lab.cache).unwrap();
+    std::fs::create_dir(tree.dir.join("__pycache__")).unwrap();
+    tree.verify(&lab.cache).unwrap();
+    let file = tree.dir.join("lib/a.c");
+    std::fs::write(&file, "ONE\ntwo\nthree\n").unwrap();
+    let wrong = tree.verify(&lab.cache).unwrap_err().to_string();
+    assert!(wrong.contains("lib/a.c; `matrix cache clear sources`"), "{wrong}");
+    let wrong = lab.prepare(&source, &["good.patch"]).await.unwrap_err().to_string();
+    assert!(wrong.contains("was written to"), "{wrong}");
+    assert!(lab.find(&source, &["good.patch"]).await.is_none());
+}
+
+#[tokio::test]
+async fn cache_folder_can_be_moved() {
+    let lab = Lab::new();
+    let source = lab.pack("linux.tar");
+    let tree = lab.prepare(&source, &[]).await.unwrap();
+    std::fs::rename(lab.cache.root(), lab.path("moved")).unwrap();
+    let cache = Cache::open(Some(lab.path("moved"))).unwrap();
+    let find = async || source::find(&source, &[], &cache, &Stop::default()).await.unwrap().unwrap();
+    let moved = find().await;
+    assert_eq!((&moved.fingerprint, &moved.state), (&tree.fingerprint, &tree.state));
+    assert!(moved.dir.starts_with(cache.root()));
+    moved.verify(&cache).unwrap();
+    // Older entries have the whole path in them.
+    let record = moved.dir.parent().unwrap().join("matrix-source.json");
+    let old = serde_json::json!({ "dir": tree.dir, "fingerprint": tree.fingerprint, "describe": "d" });
+    std::fs::write(record, old.to_string()).unwrap();
+    assert_eq!(find().await.dir, moved.dir);
 }
 
 #[tokio::test]

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use fs_err as fs;
+use serde::{Deserialize, Serialize};
 
 use crate::arch::{Arch, KvmFacts};
 use crate::assets;
-use crate::cache::{Cache, Inputs};
+use crate::cache::{Cache, Inputs, write_whole};
 use crate::kernel::Tools;
 use crate::process::{self, Spec, Stop};
 
@@ -16,6 +17,17 @@ const ROOM: &str = "guest";
 const LIMIT: Duration = Duration::from_secs(120);
 /// Name of what the compiler writes.
 const OUTPUT: &str = "program";
+/// File of an entry with what is known of its program.
+pub const MADE: &str = "made.json";
+
+/// What is known of a compiled program.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Made {
+    /// Architecture and source file.
+    pub what: String,
+    /// Bytes of the program; one that was cut off is compiled again.
+    pub length: u64,
+}
 
 /// The guest's init: a static program of the architecture's C library.
 ///
@@ -105,8 +117,12 @@ async fn compile(
     }
     let key = inputs.fingerprint();
     let _lock = cache.lock(ROOM, &key, &stop.graceful).await?;
+    cache.used(ROOM, &key)?;
     let program = cache.entry(ROOM, &key).join(OUTPUT);
-    if program.is_file() {
+    let made = fs::read(program.with_file_name(MADE)).ok();
+    let made: Option<Made> = made.and_then(|text| serde_json::from_slice(&text).ok());
+    let length = fs::metadata(&program).map(|m| m.len()).ok();
+    if made.is_some_and(|made| Some(made.length) == length) {
         return Ok(program);
     }
     let work = cache.work(ROOM, &key)?;
@@ -115,8 +131,12 @@ async fn compile(
         fs::write(work.join(Path::new(name)), file.contents())?;
     }
     let (cc, first) = tools.cc.split_first().context("the toolchain has no compiler")?;
+    let what = [arch.name.as_str()].into_iter().chain(args.last().map(String::as_str));
+    let what = what.collect::<Vec<_>>().join(" ");
     let spec = Spec::new(cc).args(first).args(args).args(["-o", OUTPUT]).cwd(&work);
     process::output(&spec, LIMIT, stop).await?;
+    let made = Made { what, length: fs::metadata(work.join(OUTPUT))?.len() };
+    write_whole(&work.join(MADE), &serde_json::to_vec_pretty(&made)?)?;
     cache.publish(&work, ROOM, &key)?;
     Ok(program)
 }

@@ -172,6 +172,12 @@ struct Manifest {
     versions: Vec<String>,
 }
 
+/// Package files that an entry of the cache was unpacked from, if it was.
+pub fn versions(entry: &Path) -> Option<Vec<String>> {
+    let manifest: Manifest = serde_json::from_slice(&fs::read(entry.join("manifest.json")).ok()?).ok()?;
+    Some(manifest.versions)
+}
+
 async fn unpacked(
     arch: &Arch,
     packages: &[String],
@@ -192,6 +198,7 @@ async fn unpacked(
     }
     let key = inputs.fingerprint();
     let _lock = cache.lock(ROOM, &key, &stop.graceful).await?;
+    cache.used(ROOM, &key)?;
     let entry = cache.entry(ROOM, &key);
     if let Some(manifest) = fs::read(entry.join("manifest.json")).ok().filter(|_| !refresh) {
         let manifest: Manifest = serde_json::from_slice(&manifest)?;

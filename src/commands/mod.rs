@@ -1,8 +1,8 @@
 //! The subcommands: each reads its arguments, calls the rooms below and says
 //! how it ended.
 
+mod cache;
 mod check;
-mod clean;
 mod compare;
 mod doctor;
 mod history;
@@ -87,7 +87,8 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Ending> {
         Command::List(args) => list::list(&args),
         Command::Schema => pages::schema(),
         Command::Doctor(args) => doctor::doctor(&args, &stop).await,
-        Command::Clean(args) => clean::clean(&args, cli.cache),
+        Command::Cache(args) => cache::cache(args, cli.cache),
+        Command::Clean(args) => cache::clear(args, cli.cache),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { dir } => pages::man(dir.as_deref()),
     }

@@ -8,6 +8,7 @@ use fs_err as fs;
 use super::{Ending, load, plan, print, shown, stop_on_signals, store_file};
 use crate::cache::{Cache, write_whole};
 use crate::cli::{Form, Run, Talk};
+use crate::event::{Event, Tell};
 use crate::history::History;
 use crate::model::{Cell, Matrix, Results};
 use crate::process::Stop;
@@ -152,7 +153,12 @@ impl Task<'_> {
                 retry_failed,
                 keep_objects: args.keep_objects,
             };
-            summary = sched::run::run(part, targets, &mut dir, cache, options, tell.clone(), stop).await?;
+            let cache = cache.for_run()?;
+            summary = sched::run::run(part, targets, &mut dir, &cache, options, tell.clone(), stop).await?;
+            // An interrupted run is gone on with soon.
+            if !summary.interrupted {
+                keep_limit(cache, &tell);
+            }
         }
         // Bars are gone before the tables come.
         drop(tell);
@@ -178,6 +184,17 @@ impl Task<'_> {
         }
         Ok(ending(&results))
     }
+}
+
+/// Removes from the cache what its limit wants. That is no matter of the run's:
+/// what goes wrong is said.
+fn keep_limit(cache: Cache, tell: &Tell) {
+    let text = match cache.end_run() {
+        Ok(pruned) if pruned.removed.is_empty() && pruned.busy == 0 => return,
+        Ok(pruned) => super::cache::removed(&pruned, false),
+        Err(error) => format!("cannot keep the cache's limit: {error}"),
+    };
+    tell(Event::Note(format!("cache: {text}")));
 }
 
 /// Reads a run back, keeps its report beside it, and gives both.

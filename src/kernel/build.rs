@@ -152,6 +152,7 @@ impl KernelBuild {
     /// The kernel if it is in the cache, whole: every file has its length. What
     /// is in them shows elsewhere: a guest proves its kernel's build ID.
     pub fn find(cache: &Cache, fingerprint: &str) -> Option<Built> {
+        cache.used(ROOM, fingerprint).ok()?;
         let dir = cache.entry(ROOM, fingerprint);
         let info: BuildInfo = serde_json::from_slice(&fs::read(dir.join("build.json")).ok()?).ok()?;
         let built = Built { dir, info };
@@ -232,8 +233,8 @@ fn object_directory(work: &Path, boot_id: &str) -> std::io::Result<PathBuf> {
 /// The log stays beside the object directory when compiling fails.
 ///
 /// # Errors
-/// Compiling failed (with the first error and the log's path) or the cache
-/// cannot be written.
+/// Compiling failed (with the first error and the log's path), something wrote
+/// to the source meanwhile, or the cache cannot be written.
 pub async fn compile(
     build: &KernelBuild,
     configured: &Configured,
@@ -247,8 +248,17 @@ pub async fn compile(
         .work(ROOM, &inputs.fingerprint())
         .map_err(|e| Failure::new(Stage::Build, "no object directory", e))?;
     let began = Instant::now();
-    let (steps, cpu) = make_kernel(build, &work, jobs, stop, progress).await?;
-    let figures = Figures { steps, seconds: began.elapsed().as_secs_f64(), cpu_seconds: cpu.as_secs_f64() };
+    let made = make_kernel(build, &work, jobs, stop, progress).await;
+    let seconds = began.elapsed().as_secs_f64();
+    // What does not compile may be a damaged tree's fault.
+    if let Err(error) = verify(&build.source, cache).await {
+        // Once the tree is whole again, its objects would still look finished.
+        let dropped = fs::remove_dir_all(work.join(OBJECTS)).err().map(|e| format!("; {e}"));
+        let detail = format!("{error:#}{}", dropped.unwrap_or_default());
+        return Err(Failure::new(Stage::Build, "source changed", detail));
+    }
+    let (steps, cpu) = made?;
+    let figures = Figures { steps, seconds, cpu_seconds: cpu.as_secs_f64() };
     publish(build, configured, inputs, &work, figures, cache, stop)
         .await
         .map_err(|e| Failure::new(Stage::Build, "build", e))
@@ -303,6 +313,12 @@ pub fn objects(
     let inputs = build.inputs()?;
     let work = cache.work(ROOM, &inputs.fingerprint())?;
     Ok(ObjectTree::of(build, inputs, &configured.config, name, work, keep))
+}
+
+/// Looks through a source tree beside what else is going on: it has 90,000 files.
+async fn verify(source: &SourceTree, cache: &Cache) -> anyhow::Result<()> {
+    let (source, cache) = (source.clone(), cache.clone());
+    tokio::task::spawn_blocking(move || source.verify(&cache)).await?
 }
 
 /// Path of the log of the build that is, or was last, under way.

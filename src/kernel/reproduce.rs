@@ -65,8 +65,12 @@ mod tests {
             toolchain: Toolchain::Gcc { prefix: None },
             make: vec!["KCFLAGS=-O2 -g".into()],
         };
-        let tree =
-            SourceTree { dir: "/home/me/linux".into(), fingerprint: "f".into(), describe: "it's".into() };
+        let tree = SourceTree {
+            dir: "/home/me/linux".into(),
+            fingerprint: "f".into(),
+            describe: "it's".into(),
+            state: None,
+        };
         let tools = Tools {
             make: vec![],
             cc: vec![],

@@ -1,7 +1,7 @@
 //! Kernel source trees: fetched or found, patched, never written to again.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use fs_err as fs;
@@ -13,6 +13,10 @@ use crate::model::Source;
 use crate::process::{self, Spec, Stop};
 
 const ROOM: &str = "sources";
+/// File of an entry with its [`SourceTree`].
+pub const RECORD: &str = "matrix-source.json";
+/// File of an entry with git's index of the tree.
+const INDEX: &str = "index";
 const LONG: Duration = Duration::from_secs(60 * 60);
 const SHORT: Duration = Duration::from_secs(60);
 /// The release whose source packages are tried when the host's apt lacks one.
@@ -27,6 +31,30 @@ pub struct SourceTree {
     pub fingerprint: String,
     /// What it is, for evidence: package version, commit, path.
     pub describe: String,
+    /// Names, sizes and times of its files, in one hash; none where an older
+    /// version of this program unpacked it.
+    #[serde(default)]
+    pub state: Option<String>,
+}
+
+impl SourceTree {
+    /// Whether it still is what its fingerprint stands for. Trees are shared by
+    /// all kernels, trees with patches by hard links too, and permissions don't
+    /// keep root from writing.
+    ///
+    /// # Errors
+    /// Something wrote to it; the error names what was written last.
+    pub fn verify(&self, cache: &Cache) -> anyhow::Result<()> {
+        let (state, newest) = state_of(&self.dir)?;
+        if self.state.as_ref().is_none_or(|before| *before == state) {
+            return Ok(());
+        }
+        let cure = match self.dir.starts_with(cache.root()) {
+            true => "`matrix cache clear sources` has it unpacked again",
+            false => "nothing may change it during a run",
+        };
+        bail!("the source tree {} was written to, last {}; {cure}", self.dir.display(), newest.display())
+    }
 }
 
 /// The tree if it is there already, without asking a network.
@@ -88,7 +116,7 @@ pub async fn prepare(
         Source::Git { url, rev } => {
             let commit = resolve(url, rev, stop).await?;
             fetched(&git_key(url, &commit), false, cache, stop, async |dir| {
-                checkout(url, rev, &commit, dir, stop).await?;
+                checkout(url, rev, &commit, dir, cache, stop).await?;
                 Ok(format!("git {rev} ({commit})"))
             })
             .await?
@@ -117,16 +145,27 @@ async fn fetched(
     let mut inputs = Inputs::default();
     inputs.add("key", key);
     inputs.add("content", &describe);
-    let entry = cache.publish(&work, ROOM, key)?;
-    let tree = SourceTree { dir: kernel_top(&entry)?, fingerprint: inputs.fingerprint(), describe };
-    write_whole(&entry.join("matrix-source.json"), &serde_json::to_vec_pretty(&tree)?)?;
+    let top = kernel_top(&work)?;
+    let state = Some(state_of(&top)?.0);
+    // Cache folders move, so that only the place below them is kept.
+    let below = top.strip_prefix(&work)?.to_owned();
+    let mut tree = SourceTree { dir: below, fingerprint: inputs.fingerprint(), describe, state };
+    write_whole(&work.join(RECORD), &serde_json::to_vec_pretty(&tree)?)?;
+    tree.dir = cache.publish(&work, ROOM, key)?.join(&tree.dir);
     Ok(tree)
 }
 
+/// The tree of an entry, which the run at hand keeps.
 fn recorded(cache: &Cache, key: &str) -> Option<SourceTree> {
+    cache.used(ROOM, key).ok()?;
     let entry = cache.entry(ROOM, key);
-    let text = fs::read_to_string(entry.join("matrix-source.json")).ok()?;
-    let tree: SourceTree = serde_json::from_str(&text).ok()?;
+    let text = fs::read_to_string(entry.join(RECORD)).ok()?;
+    let mut tree: SourceTree = serde_json::from_str(&text).ok()?;
+    // Older entries hold the whole path.
+    tree.dir = match tree.dir.is_absolute() {
+        true => kernel_top(&entry).ok()?,
+        false => entry.join(&tree.dir),
+    };
     tree.dir.join("Kconfig").is_file().then_some(tree)
 }
 
@@ -148,32 +187,46 @@ fn kernel_top(dir: &Path) -> anyhow::Result<PathBuf> {
 // --- a directory of the user's ---
 
 fn local_tree(dir: &Path) -> anyhow::Result<SourceTree> {
-    let dir = fs::canonicalize(dir)?;
-    let top = kernel_top(&dir)?;
-    let mut hasher = blake3::Hasher::new();
-    hash_tree(&top, &mut hasher)?;
-    Ok(SourceTree {
-        fingerprint: hasher.finalize().to_hex()[..20].to_owned(),
-        describe: format!("path {}", top.display()),
-        dir: top,
-    })
+    let top = kernel_top(&fs::canonicalize(dir)?)?;
+    let fingerprint = state_of(&top)?.0;
+    let state = Some(fingerprint.clone());
+    Ok(SourceTree { fingerprint, describe: format!("path {}", top.display()), dir: top, state })
 }
 
 /// Names, sizes and modification times stand for the content: a kernel tree
-/// has too many bytes to be read before every build.
-fn hash_tree(dir: &Path, hasher: &mut blake3::Hasher) -> anyhow::Result<()> {
+/// has too many bytes to be read before every build. Also says which file was
+/// written last.
+fn state_of(top: &Path) -> anyhow::Result<(String, PathBuf)> {
+    let mut hasher = blake3::Hasher::new();
+    let mut newest = (UNIX_EPOCH, top.to_owned());
+    hash_tree(top, top, &mut hasher, &mut newest)?;
+    Ok((hasher.finalize().to_hex()[..20].to_owned(), newest.1))
+}
+
+fn hash_tree(
+    dir: &Path,
+    top: &Path,
+    hasher: &mut blake3::Hasher,
+    newest: &mut (SystemTime, PathBuf),
+) -> anyhow::Result<()> {
     let mut entries = fs::read_dir(dir)?.collect::<Result<Vec<_>, _>>()?;
     entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries.iter().filter(|e| e.file_name() != ".git") {
-        let meta = entry.metadata()?;
-        let modified = meta.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-        hasher.update(entry.path().as_os_str().as_encoded_bytes());
+    // Neither git's own files nor what Python keeps of its scripts is source.
+    let source = |e: &&fs::DirEntry| e.file_name() != ".git" && e.file_name() != "__pycache__";
+    for entry in entries.iter().filter(source) {
+        let (path, meta) = (entry.path(), entry.metadata()?);
+        hasher.update(path.strip_prefix(top)?.as_os_str().as_encoded_bytes());
         hasher.update(&[0]);
         if meta.is_dir() {
-            hash_tree(&entry.path(), hasher)?;
-        } else {
-            hasher.update(&meta.len().to_le_bytes());
-            hasher.update(&modified.as_nanos().to_le_bytes());
+            hash_tree(&path, top, hasher, newest)?;
+            continue;
+        }
+        let modified = meta.modified()?;
+        let nanos = modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        hasher.update(&meta.len().to_le_bytes());
+        hasher.update(&nanos.to_le_bytes());
+        if modified > newest.0 {
+            *newest = (modified, path);
         }
     }
     Ok(())
@@ -274,32 +327,93 @@ async fn resolve(url: &str, rev: &str, stop: &Stop) -> anyhow::Result<String> {
     commit.map(str::to_owned).with_context(|| format!("{url}: no branch or tag '{rev}'"))
 }
 
-async fn checkout(url: &str, rev: &str, commit: &str, dir: &Path, stop: &Stop) -> anyhow::Result<()> {
-    let local = Path::new(url).is_dir();
+/// Unpacks a commit into `dir`: what the tree of another revision has as well
+/// becomes hard links to it.
+async fn checkout(
+    url: &str,
+    rev: &str,
+    commit: &str,
+    dir: &Path,
+    cache: &Cache,
+    stop: &Stop,
+) -> anyhow::Result<()> {
     let objects = dir.join("git");
     let tree = dir.join("linux");
-    fs::create_dir_all(&tree)?;
     process::output(&git().args(["init", "--quiet", "--bare"]).arg(&objects), SHORT, stop).await?;
+    fetch(url, rev, commit, &objects, stop).await?;
+    match nearest(commit, &objects, cache, stop).await {
+        Some((near, index)) => {
+            copy_tree(&near.dir, &tree, "--link", stop).await?;
+            fs::copy(index, objects.join("index"))?;
+        }
+        None => fs::create_dir_all(&tree)?,
+    }
+    // git compares its index with the files and replaces those that differ; it
+    // never writes into one. A new hard link changes a file's ctime.
+    let unpack = git()
+        .args(["-c", "core.trustctime=false", "--git-dir"])
+        .arg(&objects)
+        .arg("--work-tree")
+        .arg(&tree)
+        .args(["read-tree", "--reset", "-u", commit]);
+    process::output(&unpack, LONG, stop).await?;
+    fs::rename(objects.join("index"), dir.join(INDEX))?;
+    fs::remove_dir_all(&objects)?;
+    Ok(())
+}
+
+/// Provides a commit in the repository `objects`.
+async fn fetch(url: &str, rev: &str, commit: &str, objects: &Path, stop: &Stop) -> anyhow::Result<()> {
+    let local = Path::new(url).is_dir();
+    let of_url = |args: &[&str]| git().arg("-C").arg(url).args(args);
+    // A partial clone has to get what it lacks from elsewhere.
+    let partial = of_url(&["config", "--get", "extensions.partialClone"]);
+    if local && process::output(&partial, SHORT, stop).await.is_err() {
+        let find = of_url(&["rev-parse", "--path-format=absolute", "--git-path", "objects"]);
+        let theirs = process::output(&find, SHORT, stop).await?;
+        // Objects of theirs are read in place; gitrepository-layout(5).
+        return Ok(fs::write(objects.join("objects/info/alternates"), theirs + "\n")?);
+    }
     let wanted = if local || is_commit(rev) { commit } else { rev };
     let fetch = git()
         .arg("--git-dir")
-        .arg(&objects)
+        .arg(objects)
         .args(["fetch", "--quiet", "--depth=1", "--upload-pack"])
         // A local repository hands out any commit it has, not only branch tips.
         .arg("git -c uploadpack.allowAnySHA1InWant=true upload-pack")
         .args(["--", url, wanted]);
     process::output(&fetch, LONG, stop).await.with_context(|| format!("fetching {rev} from {url}"))?;
-    let checkout = git().arg("--git-dir").arg(&objects).arg("--work-tree").arg(&tree).args([
-        "checkout",
-        "--quiet",
-        "--force",
-        "FETCH_HEAD",
-        "--",
-        ".",
-    ]);
-    process::output(&checkout, LONG, stop).await?;
-    fs::remove_dir_all(&objects)?;
     Ok(())
+}
+
+/// The unpacked revision that differs from a commit in the fewest files, and
+/// its index.
+async fn nearest(commit: &str, objects: &Path, cache: &Cache, stop: &Stop) -> Option<(SourceTree, PathBuf)> {
+    let mut best: Option<(usize, SourceTree, PathBuf)> = None;
+    for entry in fs::read_dir(cache.root().join(ROOM)).ok()?.flatten() {
+        let key = entry.file_name().to_string_lossy().into_owned();
+        let index = entry.path().join(INDEX);
+        if key.starts_with('.') || !index.is_file() {
+            continue;
+        }
+        let Some(tree) = recorded(cache, &key) else { continue };
+        let differing = git()
+            .arg("--git-dir")
+            .arg(objects)
+            .args(["diff-index", "--cached", "--name-only", commit, "--"])
+            .env("GIT_INDEX_FILE", &index);
+        // Too many to be said are too many.
+        let Ok(names) = process::output(&differing, SHORT, stop).await else { continue };
+        // Attributes say how git writes other files.
+        let same_rules = !names.lines().any(|name| name.trim_end_matches('"').ends_with(".gitattributes"));
+        let count = names.lines().count();
+        if same_rules && best.as_ref().is_none_or(|(fewest, ..)| count < *fewest) {
+            best = Some((count, tree, index));
+        }
+    }
+    let (_, tree, index) = best?;
+    // What was written to is not handed on.
+    tree.verify(cache).ok().map(|()| (tree, index))
 }
 
 /// git, deaf to the caller's repository and never asking for a password.
@@ -329,14 +443,16 @@ async fn patched(
     stop: &Stop,
 ) -> anyhow::Result<SourceTree> {
     let key = patched_inputs(base, patches)?.fingerprint();
+    if let Some(tree) = recorded(cache, &key) {
+        return Ok(tree);
+    }
+    let base = &kept(base, cache, stop).await?;
     fetched(&key, false, cache, stop, async |dir| {
+        base.verify(cache)?;
         let tree = dir.join("linux");
         // Hard links cost no space, and patch(1) replaces files instead of
-        // writing into them; but the user may write into a tree of theirs.
-        let how = if base.dir.starts_with(cache.root()) { "--link" } else { "--reflink=auto" };
-        let copy =
-            Spec::new("cp").args(["--archive", how, "--no-target-directory", "--"]).arg(&base.dir).arg(&tree);
-        process::output(&copy, LONG, stop).await?;
+        // writing into them.
+        copy_tree(&base.dir, &tree, "--link", stop).await?;
         for patch in patches {
             apply(patch, &tree, stop).await?;
         }
@@ -345,6 +461,32 @@ async fn patched(
         Ok(format!("{} + {}", base.describe, names.join(" + ")))
     })
     .await
+}
+
+/// The same tree in the cache. The user may write into a tree of theirs, so
+/// that one is copied, once for all patches.
+async fn kept(tree: &SourceTree, cache: &Cache, stop: &Stop) -> anyhow::Result<SourceTree> {
+    if tree.dir.starts_with(cache.root()) {
+        return Ok(tree.clone());
+    }
+    let mut inputs = Inputs::default();
+    inputs.add("copy", &tree.fingerprint);
+    fetched(&inputs.fingerprint(), false, cache, stop, async |dir| {
+        copy_tree(&tree.dir, &dir.join("linux"), "--reflink=auto", stop).await?;
+        tree.verify(cache)?;
+        Ok(tree.describe.clone())
+    })
+    .await
+}
+
+/// Copies a tree but for git's own files, `how` being an option of cp(1).
+async fn copy_tree(from: &Path, to: &Path, how: &str, stop: &Stop) -> anyhow::Result<()> {
+    fs::create_dir_all(to)?;
+    let entries = fs::read_dir(from)?.collect::<Result<Vec<_>, _>>()?;
+    let names = entries.iter().filter(|e| e.file_name() != ".git").map(fs::DirEntry::path);
+    let copy = Spec::new("cp").args(["--archive", how, "--target-directory"]).arg(to).arg("--").args(names);
+    process::output(&copy, LONG, stop).await?;
+    Ok(())
 }
 
 async fn apply(patch: &Path, tree: &Path, stop: &Stop) -> anyhow::Result<()> {
