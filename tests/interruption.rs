@@ -494,6 +494,25 @@ fn a_cache_that_cannot_be_written_is_said() {
 }
 
 #[test]
+fn a_full_cache_can_be_pruned_and_one_that_cannot_be_written_is_shown() {
+    let lab = Lab::new(&matrix(&["a"], ""));
+    let cache = lab.path("cache");
+    let Some(mounted) = Mounted::new(&cache, "size=10m") else { return };
+    lab.run().code(0);
+    mounted.remount("ro");
+    let shown = lab.matrix(&["cache", "list", "builds"]).code(0).stdout;
+    assert_eq!(shown.lines().count(), 1, "{shown}");
+    lab.matrix(&["cache", "clear"]).code(2).says(&["Read-only file system (os error 30)"]);
+    assert_eq!(lab.matrix(&["cache", "list", "builds"]).code(0).stdout, shown);
+    mounted.remount("rw");
+    // Not a byte is left.
+    let filled = std::fs::write(cache.join("filler"), vec![1; 11 << 20]);
+    assert_eq!(filled.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+    let cleared = lab.matrix(&["cache", "clear"]).code(0).stdout;
+    assert!(cleared.contains("removed 1 of builds (") && cleared.ends_with(", 0 B left\n"), "{cleared}");
+}
+
+#[test]
 fn a_kernel_that_is_cut_off_in_the_cache_is_built_again() {
     let lab = Lab::new(&matrix(&["a"], ""));
     let expected = lab.run().code(0).stdout;

@@ -149,9 +149,9 @@ impl Cache {
         let earlier = uses.removed.lock().map(|mut r| std::mem::take(&mut *r)).unwrap_or_default();
         let limit = uses.limit;
         drop(uses);
-        let mut pruned = match limit.filter(|limit| cache.known_bytes() > *limit || cache.has_unfinished()) {
+        let mut pruned = match limit {
             Some(limit) => cache.prune(&Wish::limit(limit), false)?,
-            None => Pruned { left: cache.known_bytes(), ..Pruned::default() },
+            None => Pruned::default(),
         };
         pruned.removed.splice(0..0, earlier);
         Ok(pruned)
@@ -336,12 +336,6 @@ impl Cache {
             }
         }
         Ok(())
-    }
-
-    /// Whether builds were interrupted or failed; what their objects take is
-    /// noted nowhere.
-    fn has_unfinished(&self) -> bool {
-        read_dir(&self.root.join(Room::Work.name())).is_ok_and(|mut entries| entries.next().is_some())
     }
 }
 

@@ -230,6 +230,7 @@ pub struct Started<'a> {
     stderr: tempfile::NamedTempFile,
 }
 
+#[allow(dead_code)]
 impl Started<'_> {
     /// Waits until a stand-in was called so.
     pub fn wait_for(&mut self, call: &str) {
