@@ -130,7 +130,7 @@ impl Cache {
         }
         // Under its name it counts as complete, after a power cut too.
         sync_tree(made)?;
-        self.say(room, key)?;
+        self.mark(room, key)?;
         let older = entry.exists();
         if older {
             self.replace(room, key)?;
@@ -139,7 +139,7 @@ impl Cache {
         fs::rename(made, &entry)?;
         entry.parent().map_or(Ok(()), sync)?;
         if older {
-            self.empty_bin()?;
+            self.remove_set_aside()?;
         }
         self.keep_limit();
         Ok(entry)

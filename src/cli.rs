@@ -436,7 +436,7 @@ directories are no part of the cache: evidence is never removed."
 pub struct Caching {
     /// What to do with it.
     #[command(subcommand)]
-    pub deed: Option<CacheDeed>,
+    pub command: Option<CacheCommand>,
     /// Form of the summary
     #[arg(long, value_enum, default_value_t)]
     pub format: CacheFormat,
@@ -444,7 +444,7 @@ pub struct Caching {
 
 /// What can be done with the cache.
 #[derive(Debug, Subcommand)]
-pub enum CacheDeed {
+pub enum CacheCommand {
     /// List entries: size, last use, what each is; the last used first
     List {
         /// Rooms [default: all of them]

@@ -177,6 +177,35 @@ fn what_a_run_uses_cannot_be_removed_and_then_it_can() {
     assert!(rest.ends_with(", 0 B left\n"), "{rest}");
 }
 
+/// Whatever is removed between two steps of a run is made again, and what the
+/// run has found stays.
+#[test]
+fn a_run_comes_to_its_end_while_others_clear_the_cache() {
+    let lab = Lab::new(&matrix("STAND_IN_QEMU", &["a", "b", "c"]));
+    let expected = lab.run().code(0).stdout;
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let removed = std::thread::scope(|scope| {
+        let clear = || {
+            let mut removed = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let said = lab.start(&["cache", "clear"]).end();
+                assert!(said.stderr.is_empty(), "{}", said.stderr);
+                removed += usize::from(!said.stdout.contains("removed nothing"));
+            }
+            removed
+        };
+        let others = [scope.spawn(clear), scope.spawn(clear)];
+        for n in 0..3 {
+            let run = lab.start(&["run", "lab.toml", "--output", &format!("run-{n}")]).end();
+            assert_eq!(run.code(0).stdout, expected);
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        others.map(|other| other.join().unwrap()).iter().sum::<usize>()
+    });
+    println!("removed something {removed} times");
+    assert!(removed > 1);
+}
+
 #[test]
 fn a_build_that_writes_to_its_source_is_no_result() {
     let lab = Lab::new(&matrix("STAND_IN_MAKE", &["ok"]));

@@ -1,9 +1,9 @@
 //! What goes when the cache takes more than it may, and what must not.
 //!
-//! A run says what it uses in a file of its own, `locks/run-*`, that it holds
+//! A run marks what it uses in a file of its own, `locks/run-*`, that it holds
 //! locked as long as it lives; whoever removes entries reads those first. Both
-//! happen behind `locks/gate`: shared for saying, exclusive for removing. So a
-//! run that has said its use and then finds an entry keeps it.
+//! happen under a lock on `locks/gate`: shared for marking, exclusive for
+//! removing. So a run that has marked an entry and then finds it keeps it.
 //!
 //! An entry is renamed before it is removed: a half removed one is none.
 
@@ -27,8 +27,8 @@ const RUN: &str = "run-";
 /// What a run uses.
 #[derive(Debug)]
 pub(super) struct Uses {
-    /// Locked; gone when the run ends well.
-    said: Mutex<(tempfile::NamedTempFile, HashSet<String>)>,
+    /// The run's file, locked, and the lines in it; gone when the run ends.
+    marks: Mutex<(tempfile::NamedTempFile, HashSet<String>)>,
     gate: File,
     /// Most bytes that the cache may take.
     limit: Option<u64>,
@@ -38,7 +38,7 @@ pub(super) struct Uses {
 
 /// What is to go.
 #[derive(Debug, Clone, Default)]
-pub struct Wish {
+pub struct Criteria {
     /// Looks at these rooms alone; at all of them if there are none.
     pub rooms: Vec<Room>,
     /// Whatever was not used for so long.
@@ -58,15 +58,15 @@ pub struct Pruned {
     pub busy: usize,
 }
 
-impl Wish {
+impl Criteria {
     /// Everything in these rooms.
-    pub fn all(rooms: Vec<Room>) -> Wish {
-        Wish { rooms, older_than: Some(Duration::ZERO), limit: None }
+    pub fn all(rooms: Vec<Room>) -> Criteria {
+        Criteria { rooms, older_than: Some(Duration::ZERO), limit: None }
     }
 
     /// As much as a limit says.
-    pub fn limit(bytes: u64) -> Wish {
-        Wish { limit: Some(bytes), ..Wish::default() }
+    pub fn limit(bytes: u64) -> Criteria {
+        Criteria { limit: Some(bytes), ..Criteria::default() }
     }
 
     fn looks_at(&self, entry: &Entry) -> bool {
@@ -107,34 +107,34 @@ impl Cache {
         let file = tempfile::Builder::new().prefix(RUN).tempfile_in(&dir)?;
         FileExt::lock_exclusive(file.as_file())?;
         FileExt::unlock(&gate)?;
-        let said = Mutex::new((file, HashSet::new()));
-        let uses = Uses { said, gate, limit, removed: Mutex::default() };
+        let marks = Mutex::new((file, HashSet::new()));
+        let uses = Uses { marks, gate, limit, removed: Mutex::default() };
         Ok(Cache { uses: Some(uses.into()), ..self.clone() })
     }
 
-    /// Says that this run uses an entry, to be called before looking whether it
-    /// is there. Outside of a run it does nothing.
+    /// Marks an entry as used by this run, to be called before looking whether
+    /// it is there. Outside of a run it does nothing.
     ///
     /// # Errors
     /// The cache cannot be written.
     pub fn used(&self, room: &str, key: &str) -> io::Result<()> {
         if self.uses.is_some() {
-            self.say(room, key)?;
+            self.mark(room, key)?;
             self.touch(room, key)?;
         }
         Ok(())
     }
 
-    pub(super) fn say(&self, room: &str, key: &str) -> io::Result<()> {
+    pub(super) fn mark(&self, room: &str, key: &str) -> io::Result<()> {
         let Some(uses) = &self.uses else { return Ok(()) };
-        let mut said = uses.said.lock().map_err(|_| io::Error::other("a thread died"))?;
+        let mut marks = uses.marks.lock().map_err(|_| io::Error::other("a thread died"))?;
         let name = format!("{room}-{key}");
-        if !said.1.contains(&name) {
+        if !marks.1.contains(&name) {
             FileExt::lock_shared(&uses.gate)?;
-            let done = said.0.as_file_mut().write_all(format!("{name}\n").as_bytes());
+            let done = marks.0.as_file_mut().write_all(format!("{name}\n").as_bytes());
             FileExt::unlock(&uses.gate)?;
             done?;
-            said.1.insert(name);
+            marks.1.insert(name);
         }
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Cache {
         let limit = uses.limit;
         drop(uses);
         let mut pruned = match limit {
-            Some(limit) => cache.prune(&Wish::limit(limit), false)?,
+            Some(limit) => cache.prune(&Criteria::limit(limit), false)?,
             None => Pruned::default(),
         };
         pruned.removed.splice(0..0, earlier);
@@ -162,21 +162,23 @@ impl Cache {
     pub(super) fn keep_limit(&self) {
         let Some(uses) = &self.uses else { return };
         let Some(limit) = uses.limit.filter(|limit| self.known_bytes() > *limit) else { return };
-        if let (Ok(pruned), Ok(mut removed)) = (self.prune(&Wish::limit(limit), false), uses.removed.lock()) {
+        if let (Ok(pruned), Ok(mut removed)) =
+            (self.prune(&Criteria::limit(limit), false), uses.removed.lock())
+        {
             removed.extend(pruned.removed);
         }
     }
 
-    /// Removes what is wished; on a dry run, says what would go.
+    /// Removes what meets the criteria; on a dry run, says what would go.
     ///
     /// # Errors
     /// The cache cannot be read, or not be written.
-    pub fn prune(&self, wish: &Wish, dry_run: bool) -> io::Result<Pruned> {
+    pub fn prune(&self, criteria: &Criteria, dry_run: bool) -> io::Result<Pruned> {
         let mut pruned = Pruned::default();
         loop {
             let mut entries = self.entries()?;
-            entries.retain(|entry| wish.looks_at(entry));
-            let (gone, left, busy) = self.evict(entries, wish, dry_run)?;
+            entries.retain(|entry| criteria.looks_at(entry));
+            let (gone, left, busy) = self.evict(entries, criteria, dry_run)?;
             (pruned.left, pruned.busy) = (left, busy);
             // An entry that shared files with others freed less than it took.
             let again = !gone.is_empty() && !dry_run;
@@ -187,30 +189,30 @@ impl Cache {
         }
     }
 
-    /// Puts away what has to go of `entries`: these, the bytes that are left,
-    /// and how many are in use.
+    /// Removes what has to go of `entries`: these, the bytes that are left, and
+    /// how many are in use.
     fn evict(
         &self,
         mut entries: Vec<Entry>,
-        wish: &Wish,
+        criteria: &Criteria,
         dry_run: bool,
     ) -> io::Result<(Vec<Entry>, u64, usize)> {
         let now = SystemTime::now();
         let mut left = entries.iter().map(|e| e.bytes).sum::<u64>();
         entries.sort_by_key(|entry| order(entry, now));
-        let gate = self.shut()?;
-        let used = self.said(None)?;
+        let gate = self.close_gate()?;
+        let used = self.marks(None)?;
         let (mut gone, mut busy) = (Vec::new(), 0);
         for entry in entries {
-            let old = wish.older_than.is_some_and(|age| idle(&entry, now) >= age);
-            if !old && wish.limit.is_none_or(|limit| left <= limit) {
+            let old = criteria.older_than.is_some_and(|age| idle(&entry, now) >= age);
+            if !old && criteria.limit.is_none_or(|limit| left <= limit) {
                 continue;
             }
-            match self.idle_lock(&entry, &used)? {
+            match self.lock_if_idle(&entry, &used)? {
                 None => busy += 1,
                 Some(_lock) => {
                     if !dry_run {
-                        self.put_away(entry.room.name(), &entry.key)?;
+                        self.set_aside(entry.room.name(), &entry.key)?;
                     }
                     left = left.saturating_sub(entry.bytes);
                     gone.push(entry);
@@ -219,7 +221,7 @@ impl Cache {
         }
         drop(gate);
         if !dry_run {
-            self.empty_bin()?;
+            self.remove_set_aside()?;
             self.forget_gone();
             let rooms: HashSet<Room> = gone.iter().map(|e| e.room).collect();
             rooms.into_iter().try_for_each(|room| self.forget_shared_sizes(room))?;
@@ -232,13 +234,13 @@ impl Cache {
     /// # Errors
     /// The locks cannot be read.
     pub fn in_use(&self, entries: &[Entry]) -> io::Result<Vec<bool>> {
-        let _gate = self.shut()?;
-        let used = self.said(None)?;
-        entries.iter().map(|entry| Ok(self.idle_lock(entry, &used)?.is_none())).collect()
+        let _gate = self.close_gate()?;
+        let used = self.marks(None)?;
+        entries.iter().map(|entry| Ok(self.lock_if_idle(entry, &used)?.is_none())).collect()
     }
 
     /// A lock that keeps others from making an entry; none if somebody has it.
-    fn idle_lock(&self, entry: &Entry, used: &HashSet<String>) -> io::Result<Option<Option<Lock>>> {
+    fn lock_if_idle(&self, entry: &Entry, used: &HashSet<String>) -> io::Result<Option<Option<Lock>>> {
         let name = match entry.room {
             Room::Work => entry.key.clone(),
             room => format!("{}-{}", room.name(), entry.key),
@@ -254,9 +256,9 @@ impl Cache {
         }
     }
 
-    /// Shuts the gate: nobody says a use until this is dropped. None where
+    /// Closes the gate: nobody marks an entry until this is dropped. None where
     /// there can be no run, as the cache cannot be written.
-    fn shut(&self) -> io::Result<Option<File>> {
+    fn close_gate(&self) -> io::Result<Option<File>> {
         let path = self.root.join("locks").join(GATE);
         if self.root.is_dir() {
             let _ = fs::create_dir_all(self.root.join("locks"));
@@ -272,8 +274,8 @@ impl Cache {
         }
     }
 
-    /// What living runs, but for the one with the file `own`, say that they use.
-    fn said(&self, own: Option<&Path>) -> io::Result<HashSet<String>> {
+    /// What living runs have marked, but for the one with the file `own`.
+    fn marks(&self, own: Option<&Path>) -> io::Result<HashSet<String>> {
         let mut used = HashSet::new();
         for entry in read_dir(&self.root.join("locks"))? {
             let path = entry?.path();
@@ -297,22 +299,22 @@ impl Cache {
     /// # Errors
     /// Another run uses it, or the file system refuses.
     pub(super) fn replace(&self, room: &str, key: &str) -> io::Result<()> {
-        let own = self.uses.as_ref().and_then(|u| Some(u.said.lock().ok()?.0.path().to_owned()));
-        let _gate = self.shut()?;
-        if self.said(own.as_deref())?.contains(&format!("{room}-{key}")) {
+        let own = self.uses.as_ref().and_then(|u| Some(u.marks.lock().ok()?.0.path().to_owned()));
+        let _gate = self.close_gate()?;
+        if self.marks(own.as_deref())?.contains(&format!("{room}-{key}")) {
             let entry = self.entry(room, key);
             let text = format!("{}: in use by another run, so it is not replaced", entry.display());
             return Err(io::Error::new(ErrorKind::ResourceBusy, text));
         }
-        self.put_away(room, key)
+        self.set_aside(room, key)
     }
 
     /// Renames an entry to what is no entry. That needs no room on the disk.
-    fn put_away(&self, room: &str, key: &str) -> io::Result<()> {
+    fn set_aside(&self, room: &str, key: &str) -> io::Result<()> {
         let (entry, note) = (self.entry(room, key), self.size_path(room, key));
         let moment = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
-        let bin = entry.with_file_name(format!(".{key}-{}-{moment}", std::process::id()));
-        for gone in [fs::rename(&entry, bin), fs::remove_file(note)] {
+        let aside = entry.with_file_name(format!(".{key}-{}-{moment}", std::process::id()));
+        for gone in [fs::rename(&entry, aside), fs::remove_file(note)] {
             match gone {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 gone => gone?,
@@ -321,8 +323,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes what was put away, also by processes that were killed.
-    pub(super) fn empty_bin(&self) -> io::Result<()> {
+    /// Removes what was set aside, also by processes that were killed.
+    pub(super) fn remove_set_aside(&self) -> io::Result<()> {
         for room in Room::ALL {
             for entry in read_dir(&self.root.join(room.name()))? {
                 let entry = entry?;
@@ -345,13 +347,6 @@ fn read_dir(dir: &Path) -> io::Result<impl Iterator<Item = io::Result<fs::DirEnt
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None.into_iter().flatten()),
         entries => Ok(Some(entries?).into_iter().flatten()),
     }
-}
-
-/// Where the files of a run that was killed would be; for tests.
-#[cfg(test)]
-fn runs(cache: &Cache) -> Vec<std::path::PathBuf> {
-    let entries = fs::read_dir(cache.root().join("locks")).unwrap().map(|e| e.unwrap().path());
-    entries.filter(|p| p.file_name().unwrap().to_string_lossy().starts_with(RUN)).collect()
 }
 
 #[cfg(test)]
@@ -381,6 +376,12 @@ mod tests {
         (dir, cache)
     }
 
+    /// Files of runs.
+    fn runs(cache: &Cache) -> Vec<std::path::PathBuf> {
+        let entries = fs::read_dir(cache.root().join("locks")).unwrap().map(|e| e.unwrap().path());
+        entries.filter(|p| p.file_name().unwrap().to_string_lossy().starts_with(RUN)).collect()
+    }
+
     fn keys(entries: &[Entry]) -> Vec<&str> {
         entries.iter().map(|e| e.key.as_str()).collect()
     }
@@ -402,7 +403,7 @@ mod tests {
             (Room::Objects, "new", 1),
         ];
         let (_dir, cache) = cache(&all);
-        let pruned = cache.prune(&Wish::limit(0), true).unwrap();
+        let pruned = cache.prune(&Criteria::limit(0), true).unwrap();
         let order = [
             "old",
             "new",
@@ -420,15 +421,15 @@ mod tests {
     #[test]
     fn no_more_goes_than_has_to() {
         let (_dir, cache) = cache(&[(Room::Builds, "a", 3), (Room::Builds, "b", 2), (Room::Builds, "c", 1)]);
-        assert_eq!(cache.prune(&Wish::limit(3 * MIB), false).unwrap().removed, []);
-        let pruned = cache.prune(&Wish::limit(2 * MIB), false).unwrap();
+        assert_eq!(cache.prune(&Criteria::limit(3 * MIB), false).unwrap().removed, []);
+        let pruned = cache.prune(&Criteria::limit(2 * MIB), false).unwrap();
         assert_eq!((keys(&pruned.removed), pruned.left), (vec!["a"], 2 * MIB));
-        let old = Wish { older_than: Some(Duration::from_secs(90 * 60)), ..Wish::default() };
+        let old = Criteria { older_than: Some(Duration::from_secs(90 * 60)), ..Criteria::default() };
         assert_eq!(keys(&cache.prune(&old, false).unwrap().removed), ["b"]);
         assert_eq!(there(&cache), ["c"]);
-        let other = cache.prune(&Wish::all(vec![Room::Sources]), false).unwrap();
+        let other = cache.prune(&Criteria::all(vec![Room::Sources]), false).unwrap();
         assert_eq!((other.removed.len(), there(&cache).len()), (0, 1));
-        cache.prune(&Wish::all(vec![]), false).unwrap();
+        cache.prune(&Criteria::all(vec![]), false).unwrap();
         assert_eq!((there(&cache).len(), fs::read_dir(cache.root().join("builds")).unwrap().count()), (0, 0));
     }
 
@@ -444,15 +445,15 @@ mod tests {
         run.used("builds", "used").unwrap();
         let never = CancellationToken::new();
         let locks = [cache.lock("builds", "made", &never).await, cache.lock("builds", "w", &never).await];
-        let pruned = cache.prune(&Wish::limit(0), false).unwrap();
+        let pruned = cache.prune(&Criteria::limit(0), false).unwrap();
         assert_eq!((keys(&pruned.removed), pruned.busy), (vec!["free"], 3));
         assert_eq!(cache.in_use(&cache.entries().unwrap()).unwrap(), [true; 3]);
         drop(locks);
-        assert_eq!(cache.prune(&Wish::limit(0), false).unwrap().removed.len(), 2);
+        assert_eq!(cache.prune(&Criteria::limit(0), false).unwrap().removed.len(), 2);
         assert_eq!(there(&cache), ["used"]);
         drop(run);
         assert!(runs(&cache).is_empty());
-        assert_eq!(keys(&cache.prune(&Wish::limit(0), false).unwrap().removed), ["used"]);
+        assert_eq!(keys(&cache.prune(&Criteria::limit(0), false).unwrap().removed), ["used"]);
     }
 
     #[test]
@@ -465,7 +466,7 @@ mod tests {
         // What a killed process leaves: the file, and no lock on it.
         let left = cache.root().join("locks/run-left");
         fs::write(&left, text).unwrap();
-        assert_eq!(keys(&cache.prune(&Wish::limit(0), false).unwrap().removed), ["k"]);
+        assert_eq!(keys(&cache.prune(&Criteria::limit(0), false).unwrap().removed), ["k"]);
         assert!(!left.exists());
     }
 
@@ -513,7 +514,7 @@ mod tests {
         let (_dir, cache) = cache(&idle);
         let removed: Vec<String> = std::thread::scope(|scope| {
             let both =
-                [0, 1].map(|_| scope.spawn(|| cache.prune(&Wish::all(vec![]), false).unwrap().removed));
+                [0, 1].map(|_| scope.spawn(|| cache.prune(&Criteria::all(vec![]), false).unwrap().removed));
             both.into_iter().flat_map(|t| t.join().unwrap()).map(|e| e.key).collect()
         });
         assert!(many.iter().all(|key| removed.contains(key)));
@@ -522,11 +523,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_put_away_is_removed() {
+    fn what_a_killed_process_set_aside_is_removed() {
         let (_dir, cache) = cache(&[(Room::Sources, "k", 1)]);
-        cache.put_away("sources", "k").unwrap();
+        cache.set_aside("sources", "k").unwrap();
         assert!(there(&cache).is_empty());
-        cache.prune(&Wish::limit(MIB), false).unwrap();
+        cache.prune(&Criteria::limit(MIB), false).unwrap();
         assert_eq!(fs::read_dir(cache.root().join("sources")).unwrap().count(), 0);
     }
 }

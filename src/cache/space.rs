@@ -366,10 +366,16 @@ mod tests {
         for n in 0..500 {
             fs::create_dir_all(cache.entry("builds", &n.to_string())).unwrap();
         }
-        let run = cache.for_run().unwrap();
-        let began = std::time::Instant::now();
-        (0..500).for_each(|n| run.used("builds", &n.to_string()).unwrap());
-        println!("500 entries: {:?}", began.elapsed());
-        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        cache.set_limit(Some(1 << 40)).unwrap();
+        for what in ["first", "second"] {
+            let run = cache.for_run().unwrap();
+            let began = std::time::Instant::now();
+            (0..500).for_each(|n| run.used("builds", &n.to_string()).unwrap());
+            let touched = began.elapsed();
+            let pruned = run.end_run().unwrap();
+            println!("500 entries, {what} run: {touched:?}, with its end {:?}", began.elapsed());
+            assert_eq!((pruned.removed.len(), pruned.busy), (0, 0));
+            assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        }
     }
 }

@@ -11,10 +11,10 @@ use serde_json::json;
 use super::{Ending, local, print};
 use crate::boot::{compiled, guest};
 use crate::cache::Cache;
-use crate::cache::evict::{Pruned, Wish};
+use crate::cache::evict::{Criteria, Pruned};
 use crate::cache::limit::{Limit, Most, Origin, VARIABLE, shown};
 use crate::cache::space::{Entry, Room};
-use crate::cli::{CacheDeed, CacheFormat, Caching, Clear};
+use crate::cli::{CacheCommand, CacheFormat, Caching, Clear};
 use crate::kernel::{BuildInfo, SourceTree, source};
 
 /// Most characters of what tells a kernel from others.
@@ -22,19 +22,19 @@ const SYMBOLS: usize = 100;
 
 pub fn cache(args: Caching, root: Option<PathBuf>) -> anyhow::Result<Ending> {
     let cache = Cache::open(root)?;
-    let (rooms, format, listed) = match args.deed {
-        Some(CacheDeed::Clear(args)) => return clear_in(&cache, args),
-        Some(CacheDeed::Limit { size }) => return limit(&cache, size),
-        Some(CacheDeed::Prune { limit, older_than, dry_run }) => {
+    let (rooms, format, listed) = match args.command {
+        Some(CacheCommand::Clear(args)) => return clear_in(&cache, args),
+        Some(CacheCommand::Limit { size }) => return limit(&cache, size),
+        Some(CacheCommand::Prune { limit, older_than, dry_run }) => {
             // Somebody who only wants old ones away has not asked for the limit.
             let bytes = match (limit, older_than) {
                 (Some(Most(limit)), _) => limit,
                 (None, Some(_)) => None,
                 (None, None) => cache.limit()?.bytes,
             };
-            return prune(&cache, &Wish { limit: bytes, older_than, rooms: Vec::new() }, dry_run);
+            return prune(&cache, &Criteria { limit: bytes, older_than, rooms: Vec::new() }, dry_run);
         }
-        Some(CacheDeed::List { rooms, format }) => (rooms, format, true),
+        Some(CacheCommand::List { rooms, format }) => (rooms, format, true),
         None => (Vec::new(), args.format, false),
     };
     let mut entries = cache.entries()?;
@@ -55,11 +55,11 @@ pub fn clear(args: Clear, root: Option<PathBuf>) -> anyhow::Result<Ending> {
 }
 
 fn clear_in(cache: &Cache, args: Clear) -> anyhow::Result<Ending> {
-    prune(cache, &Wish::all(args.rooms), args.dry_run)
+    prune(cache, &Criteria::all(args.rooms), args.dry_run)
 }
 
-fn prune(cache: &Cache, wish: &Wish, dry_run: bool) -> anyhow::Result<Ending> {
-    let pruned = cache.prune(wish, dry_run)?;
+fn prune(cache: &Cache, criteria: &Criteria, dry_run: bool) -> anyhow::Result<Ending> {
+    let pruned = cache.prune(criteria, dry_run)?;
     print(&format!("{}: {}\n", cache.root().display(), removed(&pruned, dry_run)))?;
     Ok(if pruned.busy == 0 { Ending::Good } else { Ending::Failed })
 }

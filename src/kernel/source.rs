@@ -1,5 +1,6 @@
 //! Kernel source trees: fetched or found, patched, never written to again.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -211,9 +212,7 @@ fn hash_tree(
 ) -> anyhow::Result<()> {
     let mut entries = fs::read_dir(dir)?.collect::<Result<Vec<_>, _>>()?;
     entries.sort_by_key(fs::DirEntry::file_name);
-    // Neither git's own files nor what Python keeps of its scripts is source.
-    let source = |e: &&fs::DirEntry| e.file_name() != ".git" && e.file_name() != "__pycache__";
-    for entry in entries.iter().filter(source) {
+    for entry in entries.iter().filter(|e| is_source(&e.file_name())) {
         let (path, meta) = (entry.path(), entry.metadata()?);
         hasher.update(path.strip_prefix(top)?.as_os_str().as_encoded_bytes());
         hasher.update(&[0]);
@@ -230,6 +229,13 @@ fn hash_tree(
         }
     }
     Ok(())
+}
+
+/// Neither git's own files nor what Python and editors keep beside theirs.
+fn is_source(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    let others = name == b".git" || name == b"__pycache__" || name.starts_with(b".#");
+    !(others || name.ends_with(b"~") || name.ends_with(b".swp"))
 }
 
 // --- a package of the distribution ---
@@ -529,7 +535,10 @@ mod tests {
         let first = local_tree(dir.path()).unwrap();
         assert_eq!(local_tree(dir.path()).unwrap(), first);
         fs::create_dir_all(dir.path().join(".git/x")).unwrap();
-        assert_eq!(local_tree(dir.path()).unwrap(), first, "git's own files are no source");
+        for name in [".#a.c", "lib/a.c~", "lib/.a.c.swp"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert_eq!(local_tree(dir.path()).unwrap(), first, "neither git's nor an editor's files are source");
         fs::write(dir.path().join("lib/a.c"), "changed").unwrap();
         assert_ne!(local_tree(dir.path()).unwrap().fingerprint, first.fingerprint);
     }
