@@ -172,7 +172,10 @@ impl Cache {
     fn note_size(&self, room: &str, key: &str, size: Option<Size>, used: SystemTime) -> io::Result<()> {
         fs::create_dir_all(self.root().join("sizes"))?;
         let text = size.map_or_else(String::new, |s| serde_json::json!(s).to_string());
-        let mut file = std::fs::File::create(self.size_path(room, key))?;
+        let path = self.size_path(room, key);
+        // Another cache may be hard links to this one.
+        let _ = fs::remove_file(&path);
+        let mut file = std::fs::File::create(path)?;
         file.write_all(text.as_bytes())?;
         file.set_modified(used)
     }

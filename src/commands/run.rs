@@ -32,6 +32,8 @@ pub async fn run(
         History::open(file)?;
     }
     let cache = Cache::open(cache)?;
+    // So is a limit that is none.
+    cache.limit()?;
     match (&args.resume, &args.file) {
         (Some(run), _) => resume(&args, run, &cache, record.as_deref(), talk, stop).await,
         (None, Some(file)) => begin(&args, file, &cache, record.as_deref(), talk, stop).await,
