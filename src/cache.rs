@@ -141,7 +141,6 @@ impl Cache {
         if older {
             self.remove_set_aside()?;
         }
-        self.keep_limit();
         Ok(entry)
     }
 

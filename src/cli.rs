@@ -426,7 +426,7 @@ pub struct Doctor {
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-When a run has kept something and when it ends, as much is removed as the limit
+When a run has built a kernel and when it ends, as much is removed as the limit
 wants: MATRIX_CACHE_LIMIT, or what `matrix cache limit` has set, or 50G. First go
 object trees, which hold no result; then whatever was not used for longest,
 source trees eight times as early as kernels and guest programs, as they take

@@ -157,14 +157,15 @@ impl Cache {
         Ok(pruned)
     }
 
-    /// Makes room for what a run goes on to keep. What goes wrong shows when
+    /// Makes room for what a run goes on to keep. Meanwhile guests are listened
+    /// to: removing source trees takes many seconds. What goes wrong shows when
     /// the run ends.
-    pub(super) fn keep_limit(&self) {
+    pub async fn keep_limit(&self) {
         let Some(uses) = &self.uses else { return };
         let Some(limit) = uses.limit.filter(|limit| self.known_bytes() > *limit) else { return };
-        if let (Ok(pruned), Ok(mut removed)) =
-            (self.prune(&Criteria::limit(limit), false), uses.removed.lock())
-        {
+        let cache = Cache { root: self.root.clone(), uses: None };
+        let pruned = tokio::task::spawn_blocking(move || cache.prune(&Criteria::limit(limit), false)).await;
+        if let (Ok(Ok(pruned)), Ok(mut removed)) = (pruned, uses.removed.lock()) {
             removed.extend(pruned.removed);
         }
     }
@@ -488,8 +489,8 @@ mod tests {
         assert!(publish().unwrap().join("new").exists());
     }
 
-    #[test]
-    fn limit_holds_when_something_is_published_and_when_the_run_ends() {
+    #[tokio::test]
+    async fn limit_holds_when_something_is_published_and_when_the_run_ends() {
         let (_dir, cache) = cache(&[(Room::Builds, "old", 9), (Room::Builds, "mine", 8)]);
         cache.set_limit(Some(2 * MIB + MIB / 2)).unwrap();
         let run = cache.for_run().unwrap();
@@ -498,6 +499,7 @@ mod tests {
             let work = run.work("builds", key).unwrap();
             fs::write(work.join("f"), vec![1; MIB as usize]).unwrap();
             run.publish(&work, "builds", key).unwrap();
+            run.keep_limit().await;
         }
         // All that is left is in use, so it stays although it is too much.
         assert_eq!(there(&cache), ["mine", "one", "two"]);

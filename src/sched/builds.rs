@@ -227,6 +227,8 @@ impl Runner<'_> {
                 self.state.borrow_mut().summary.built += 1;
                 let summary = format!("vmlinux {} bytes", built.info.sizes.file);
                 self.tell(Event::Finished { job, took: began.elapsed(), summary });
+                // Here, as no wall-clock boot goes on beside a build.
+                self.cache.keep_limit().await;
                 Ok(Some(built))
             }
             Err(_) if self.stopped() => Ok(None),
