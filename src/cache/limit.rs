@@ -10,8 +10,8 @@ use super::{Cache, write_whole};
 
 /// Overrides what the cache folder says.
 pub const VARIABLE: &str = "MATRIX_CACHE_LIMIT";
-/// Enough for ten source trees, a hundred object trees and some hundred
-/// kernels; without any limit object trees would fill every disk.
+/// Enough for ten source trees, fifty object trees and some hundred kernels;
+/// without any limit, what is never looked at again would fill the disk.
 const DEFAULT: u64 = 50 << 30;
 
 /// Where a limit is from.

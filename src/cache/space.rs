@@ -23,9 +23,7 @@ const NOTED_EVERY: Duration = Duration::from_secs(60 * 60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Room {
-    /// Object trees that later builds begin with
-    Objects,
-    /// Object trees of builds that were interrupted or failed
+    /// Object trees of builds that go on, were interrupted or failed
     Work,
     /// Source trees
     Sources,
@@ -37,12 +35,11 @@ pub enum Room {
 
 impl Room {
     /// All of them, from what is cheapest to make again to what costs most.
-    pub const ALL: [Room; 5] = [Room::Objects, Room::Work, Room::Sources, Room::Builds, Room::Guest];
+    pub const ALL: [Room; 4] = [Room::Work, Room::Sources, Room::Builds, Room::Guest];
 
     /// Its folder.
     pub fn name(self) -> &'static str {
         match self {
-            Room::Objects => "objects",
             Room::Work => "work",
             Room::Sources => "sources",
             Room::Builds => "builds",

@@ -172,8 +172,8 @@ fn described(cache: &Cache, entries: &[Entry]) -> Vec<String> {
             (Some(info), _) => kernel(info, &kernels),
             (None, Room::Sources) => read::<SourceTree>(&dir, source::RECORD).map(|tree| tree.describe),
             (None, Room::Guest) => guest_text(&dir),
-            (None, Room::Work) => Some(unfinished(&entry.key)),
-            (None, _) => None,
+            (None, Room::Work) => Some(work(cache, &entry.key)),
+            (None, Room::Builds) => None,
         };
         // Names in it are of matrix files and patches.
         text.unwrap_or_else(|| "unknown".to_owned()).replace(char::is_control, "?")
@@ -195,9 +195,13 @@ fn guest_text(dir: &Path) -> Option<String> {
     packages().or_else(program)
 }
 
-fn unfinished(key: &str) -> String {
-    let whose = key.split_once('-').map_or(key, |(room, _)| room);
-    format!("unfinished, for {whose}")
+/// Whether what was worked for is there: then objects were to be kept.
+fn work(cache: &Cache, key: &str) -> String {
+    match key.split_once('-') {
+        Some((room, key)) if cache.entry(room, key).is_dir() => format!("objects of {room}/{key}"),
+        Some((room, _)) => format!("unfinished, for {room}"),
+        None => "unfinished".to_owned(),
+    }
 }
 
 /// Architecture, release, and the symbols that set a kernel apart from others
