@@ -175,6 +175,9 @@ pub struct Run {
     /// into; they are large
     #[arg(long)]
     pub keep_objects: bool,
+    /// Compile without ccache, which is used where it is installed
+    #[arg(long)]
+    pub no_ccache: bool,
     /// Show the plan with all commands and do nothing
     #[arg(long)]
     pub dry_run: bool,

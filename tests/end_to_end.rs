@@ -379,6 +379,19 @@ fn kernels_start_from_the_objects_of_others() {
     }
 }
 
+#[test]
+fn ccache_is_used_where_it_is_installed_and_says_what_it_saved() {
+    for (args, said) in [(&[][..], true), (&["--no-ccache"][..], false)] {
+        let lab = Lab::new(&column("STAND_IN_QEMU", &["good"], ""));
+        let done = lab.matrix(&[RUN, args].concat()).code(0);
+        assert_eq!(done.stderr.contains("ccache had 1 of 2 objects"), said, "{}", done.stderr);
+        let info = lab.json("run/cells/riscv64-NR_CPUS=64-STAND_IN_QEMU=good/build.json");
+        assert_eq!(info["ccache"]["hits"] == 1, said, "{info}");
+        let script = lab.read("run/cells/riscv64-NR_CPUS=64-STAND_IN_QEMU=good/reproduce.sh");
+        assert!(!script.contains("ccache"), "{script}");
+    }
+}
+
 /// The first guest ends well only if the third kernel's `make` begins meanwhile.
 #[test]
 fn boots_that_count_instructions_overlap_builds() {

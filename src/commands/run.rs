@@ -154,6 +154,7 @@ impl Task<'_> {
                 seed,
                 retry_failed,
                 keep_objects: args.keep_objects,
+                ccache: !args.no_ccache,
             };
             let cache = cache.for_run()?;
             summary = sched::run::run(part, targets, &mut dir, &cache, options, tell.clone(), stop).await?;

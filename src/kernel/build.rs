@@ -11,6 +11,7 @@ use anyhow::{Context, ensure};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
+use super::ccache::{Ccache, Hits};
 use super::config::{self, Configured, Make, Request};
 use super::elf::{self, Sizes};
 use super::kconfig;
@@ -30,6 +31,8 @@ const RECIPE: &str = "1";
 pub const OVERLAY: &str = "overlay";
 /// Object directory below the folder of a build under way.
 pub(super) const OBJECTS: &str = "obj";
+/// File of a build under way with what ccache was asked for.
+const CCACHE_LOG: &str = "ccache.log";
 /// File of a build under way that names the kernel whose objects it started from.
 const OBJECTS_OF: &str = "objects_of";
 const LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
@@ -50,6 +53,8 @@ pub struct KernelBuild {
     pub tools: Tools,
     /// Further make variables.
     pub make: Vec<String>,
+    /// What may save compiling; it changes nothing that comes out.
+    pub ccache: Option<Ccache>,
 }
 
 /// What is known of a kernel once it is built; `build.json` of its entry.
@@ -77,6 +82,9 @@ pub struct BuildInfo {
     /// The kernel whose objects it was made from, where it was not made from nothing.
     #[serde(default)]
     pub objects_of: Option<String>,
+    /// What ccache was asked for, where it was.
+    #[serde(default)]
+    pub ccache: Option<Hits>,
     /// Commands that make printed: what the next build's progress is measured by.
     pub steps: u64,
     /// Wall-clock seconds of compiling, which other kernels share the machine with.
@@ -126,6 +134,7 @@ impl KernelBuild {
             request,
             tools: tools.clone(),
             make: kernel.make.clone(),
+            ccache: None,
         })
     }
 
@@ -171,6 +180,17 @@ impl KernelBuild {
 
     fn make<'a>(&'a self, objdir: &'a Path) -> Make<'a> {
         Make { source: &self.source, arch: &self.arch.kernel.arch, objdir, variables: self.variables() }
+    }
+
+    /// The command that compiles it in a run.
+    fn compiling(&self, work: &Path, cache: &Cache) -> Spec {
+        let make = self.make(&work.join(OBJECTS)).spec();
+        let own_compiler = self.make.iter().any(|variable| variable.starts_with("CC="));
+        let make = match self.ccache.filter(|_| !own_compiler) {
+            Some(ccache) => ccache.around(make, &self.tools.cc[0], cache.root(), &work.join(CCACHE_LOG)),
+            None => make,
+        };
+        make.args(self.goals())
     }
 
     /// The command that compiles it, for people: a run shares its jobs among all kernels.
@@ -248,7 +268,7 @@ pub async fn compile(
         .work(ROOM, &inputs.fingerprint())
         .map_err(|e| Failure::new(Stage::Build, "no object directory", e))?;
     let began = Instant::now();
-    let made = make_kernel(build, &work, jobs, stop, progress).await;
+    let made = make_kernel(build, &work, cache, jobs, stop, progress).await;
     let seconds = began.elapsed().as_secs_f64();
     // What does not compile may be a damaged tree's fault.
     if let Err(error) = verify(&build.source, cache).await {
@@ -332,6 +352,7 @@ pub fn log_path(cache: &Cache, fingerprint: &str) -> std::io::Result<PathBuf> {
 async fn make_kernel(
     build: &KernelBuild,
     work: &Path,
+    cache: &Cache,
     jobs: &Jobserver,
     stop: &Stop,
     mut progress: impl FnMut(u64),
@@ -340,7 +361,7 @@ async fn make_kernel(
     let mut steps = 0;
     let mut errors = FirstError::default();
     let limits = Limits { deadline: Some(LIMIT), grace: GRACE, ..Limits::default() };
-    let spec = build.make(&work.join(OBJECTS)).spec().args(build.goals()).jobserver(jobs).log(&log);
+    let spec = build.compiling(work, cache).jobserver(jobs).log(&log);
     let exit = process::run(&spec, &limits, stop, |_, line| {
         if line.starts_with(b"  ") {
             steps += 1;
@@ -435,6 +456,7 @@ async fn publish(
         overridden: configured.overridden.clone(),
         unknown: configured.unknown.clone(),
         objects_of: fs::read_to_string(work.join(OBJECTS_OF)).ok(),
+        ccache: Hits::read(&work.join(CCACHE_LOG)),
         steps: figures.steps,
         seconds: figures.seconds,
         cpu_seconds: figures.cpu_seconds,
@@ -515,6 +537,7 @@ mod tests {
             overridden: vec![],
             unknown: vec![],
             objects_of: None,
+            ccache: None,
             steps: 1,
             seconds: 1.0,
             cpu_seconds: 1.5,

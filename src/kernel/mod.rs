@@ -5,6 +5,7 @@
 //! [`frames`] its functions' stack frames.
 
 pub mod build;
+pub mod ccache;
 pub mod config;
 pub mod elf;
 pub mod frames;
@@ -15,6 +16,7 @@ pub mod source;
 pub mod toolchain;
 
 pub use build::{BuildInfo, KernelBuild};
+pub use ccache::Ccache;
 pub use seed::ObjectTree;
 pub use source::SourceTree;
 pub use toolchain::Tools;

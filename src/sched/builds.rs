@@ -225,7 +225,8 @@ impl Runner<'_> {
         match result {
             Ok(built) => {
                 self.state.borrow_mut().summary.built += 1;
-                let summary = format!("vmlinux {} bytes", built.info.sizes.file);
+                let mut summary = format!("vmlinux {} bytes", built.info.sizes.file);
+                summary.extend(built.info.ccache.map(|hits| format!(", {hits}")));
                 self.tell(Event::Finished { job, took: began.elapsed(), summary });
                 // Here, as no wall-clock boot goes on beside a build.
                 self.cache.keep_limit().await;

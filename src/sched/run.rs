@@ -32,7 +32,7 @@ use crate::boot::verdict;
 use crate::cache::Cache;
 use crate::event::{Event, Job, Tell};
 use crate::kernel::build::Built;
-use crate::kernel::source;
+use crate::kernel::{Ccache, source};
 use crate::model::{Accel, Cell, CellId, Failure, Matrix, Source, Stage};
 use crate::process::Stop;
 use crate::process::jobserver::Jobserver;
@@ -51,6 +51,8 @@ pub struct Options {
     pub retry_failed: bool,
     /// Whether object trees stay in the cache.
     pub keep_objects: bool,
+    /// Whether ccache is used where it is installed.
+    pub ccache: bool,
 }
 
 /// What came of a run.
@@ -175,7 +177,8 @@ impl Runner<'_> {
 
     async fn everything(&self) -> anyhow::Result<()> {
         let Some(trees) = self.sources().await? else { return Ok(()) };
-        let plan = plan::make(self.matrix, &self.targets, &trees, self.cache)?;
+        let mut plan = plan::make(self.matrix, &self.targets, &trees, self.cache)?;
+        self.find_ccache(&mut plan).await;
         self.pin_kernels(&plan)?;
         let (builds, fresh) = (plan.builds.len() - plan.fresh(), plan.fresh());
         let boots = self.state.borrow().todo.len();
@@ -197,6 +200,17 @@ impl Runner<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Lets kernels that have to be built use ccache.
+    async fn find_ccache(&self, plan: &mut Plan) {
+        if self.options.ccache && plan.fresh() < plan.builds.len() {
+            let ccache = Ccache::find(self.stop).await;
+            plan.builds
+                .iter_mut()
+                .filter_map(|planned| planned.build.as_mut())
+                .for_each(|b| b.ccache = ccache);
+        }
     }
 
     /// Whether the boots before `round` tell a cell's means as well as `until`
