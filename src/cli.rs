@@ -143,8 +143,8 @@ another QEMU, under wall-clock timing another processor.
 
 A failure of the cell's own (a compile error, a panic, a benchmark's) is a
 result and stays; --retry-failed does those again and replaces them. A failure
-of this machine's (a full disk, an archive out of reach, a program that does
-not start) is done again by every --resume.
+of this machine's (a full disk, an archive out of reach, others that kept it
+busy while a clock timed a boot) is done again by every --resume.
 
 Boots go in rounds over all cells, each round in a random order that follows
 from the seed in run.json. Under wall-clock timing with several boots a cell

@@ -377,6 +377,10 @@ pub struct Boot {
     /// every cell; otherwise all boots have the same seed.
     #[serde(default)]
     pub perturb: bool,
+    /// How much of the processors' time others may have while a boot is timed by
+    /// a clock of the host's, in percent; without it nobody looks.
+    #[serde(default)]
+    pub max_other_load: Option<f64>,
     /// Regular expressions of console lines that are no trouble, whatever they
     /// look like.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -401,6 +405,7 @@ impl Boot {
             firmware: Firmware::Auto,
             online: Online::Auto,
             perturb: false,
+            max_other_load: None,
             allow: Vec::new(),
         }
     }
@@ -682,6 +687,9 @@ impl fmt::Display for Stage {
     }
 }
 
+/// What a boot failed with that others on the host have disturbed.
+pub const HOST_BUSY: &str = "host busy";
+
 /// What everybody says when there is no room left on a disk.
 const DISK_FULL: &str = "No space left on device";
 
@@ -719,7 +727,8 @@ impl Failure {
         self.stage != Stage::Benchmark && Failure::OF_HOST.contains(&self.what.as_str())
     }
 
-    const OF_HOST: [&'static str; 11] = [
+    const OF_HOST: [&'static str; 12] = [
+        HOST_BUSY,
         "no source",
         "source changed",
         "no guest",
@@ -848,9 +857,12 @@ mod tests {
     #[test]
     fn failures_of_the_host_are_told_from_results() {
         let is_of_host = |stage, what: &str, detail: &str| Failure::new(stage, what, detail).is_of_host();
-        for (stage, what) in
-            [(Stage::Source, "no source"), (Stage::Boot, "no guest"), (Stage::Boot, "not started")]
-        {
+        for (stage, what) in [
+            (Stage::Source, "no source"),
+            (Stage::Boot, "no guest"),
+            (Stage::Boot, "not started"),
+            (Stage::Boot, "host busy"),
+        ] {
             assert!(is_of_host(stage, what, ""), "{what}");
         }
         for (stage, what) in [

@@ -30,6 +30,7 @@ fragments = ["minimal"]
 [boot]
 vcpus = 2
 memory = "128M"
+max_other_load = "off"
 
 [[benchmark]]
 name = "messages"
@@ -108,6 +109,7 @@ NR_CPUS = [64]
 base = "allnoconfig"
 [boot]
 vcpus = 2
+max_other_load = "off"
 {boot}
 [[benchmark]]
 name = "messages"
@@ -671,6 +673,7 @@ STAND_IN_QEMU = {modes:?}
 base = "allnoconfig"
 [boot]
 vcpus = 2
+max_other_load = "off"
 [[benchmark]]
 use = "rcuscale"
 params = {{ {params} }}

@@ -21,6 +21,7 @@ NR_CPUS = [512, 4096]
 base = "allnoconfig"
 [boot]
 boots = 4
+max_other_load = "off"
 [[benchmark]]
 name = "messages"
 command = "messages"

@@ -29,6 +29,7 @@ groups = [1, 2]
 base = "allnoconfig"
 [boot]
 vcpus = 2
+max_other_load = "off"
 {boot}
 [[benchmark]]
 name = "messages"

@@ -4,8 +4,9 @@
 //! command line for the [`machine`] that fits ([`kvm`] says whether it can be
 //! the host's own), [`session`] runs it and listens on the console
 //! ([`console`]) and the results channel ([`protocol`]), [`verdict`] says
-//! whether what came counts, its CPUs' and nodes' [`topology`] included, and
-//! [`params`] whether the kernel took its parameters.
+//! whether what came counts, its CPUs' and nodes' [`topology`] included,
+//! [`params`] whether the kernel took its parameters, and [`load`] what others
+//! had of the host meanwhile.
 
 pub mod argv;
 pub mod compiled;
@@ -13,6 +14,7 @@ pub mod console;
 pub mod guest;
 pub mod initramfs;
 pub mod kvm;
+pub mod load;
 pub mod machine;
 pub mod params;
 pub mod protocol;

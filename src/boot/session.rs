@@ -15,6 +15,7 @@ use tokio::net::unix::pipe;
 
 use super::argv::{self, Guest};
 use super::console::{self, Phase};
+use super::load::{Load, Ticks};
 use super::machine::Machine;
 use super::params;
 use super::protocol::{Message, Reader, RunEnd};
@@ -91,6 +92,7 @@ impl Session<'_> {
             ..Limits::default()
         };
         let listener = RefCell::new(Listener::new(self, step)?);
+        let before = Ticks::now();
         let own = Stop { graceful: stop.graceful.child_token(), now: stop.now.child_token() };
         let exit = tokio::select! {
             exit = process::run(&spec, &limits, &own, |_, line| listener.borrow_mut().console(line)) => exit,
@@ -98,11 +100,15 @@ impl Session<'_> {
         };
         let mut listener = listener.into_inner();
         listener.drain(&channel);
+        let after = Ticks::now();
         let exit = exit?;
         if let Some(error) = exit.log_error {
             listener.stop("evidence lost", format!("console.log: {error}"));
         }
         listener.report.ended = Some(exit.status);
+        let share = |from: Option<Ticks>, to: Option<Ticks>| to?.since(&from?);
+        let (online, bye) = listener.ticks;
+        listener.report.load = Load { boot: share(before, after), benchmarks: share(online, bye.or(after)) };
         Ok(listener.report)
     }
 
@@ -172,6 +178,8 @@ struct Listener<'a, S> {
     allowed: RegexSet,
     /// Where the results are on the console: what to listen for.
     filter: Option<Filter>,
+    /// When the guest's processors were online, and when it said good-bye.
+    ticks: (Option<Ticks>, Option<Ticks>),
 }
 
 impl<'a, S: FnMut(String)> Listener<'a, S> {
@@ -190,6 +198,7 @@ impl<'a, S: FnMut(String)> Listener<'a, S> {
             last_heard: Instant::now(),
             phase: None,
             filter: by_kernel.map(|(_, console)| Filter::new(console)).transpose()?,
+            ticks: (None, None),
         })
     }
 
@@ -270,7 +279,14 @@ impl<'a, S: FnMut(String)> Listener<'a, S> {
                 self.reached("init");
                 (self.step)("init".to_owned());
             }
-            Message::Fact(key, value) => drop(report.facts.of_guest.insert(key, value)),
+            Message::Fact(key, value) => {
+                // Again once all are online, and never while a benchmark runs,
+                // which a look at all processes would disturb.
+                if key == "cpus" {
+                    self.ticks.0 = Ticks::now();
+                }
+                report.facts.of_guest.insert(key, value);
+            }
             Message::CpusOnline(progress) => (self.step)(format!("CPUs online {progress}")),
             Message::Begin { bench, iteration } => self.begin(bench, iteration),
             Message::Out(line) => {
@@ -285,7 +301,10 @@ impl<'a, S: FnMut(String)> Listener<'a, S> {
             }
             Message::Heartbeat => {}
             Message::End { bench, iteration, how, wall } => self.end(bench, iteration, how, wall),
-            Message::Bye => report.bye = true,
+            Message::Bye => {
+                report.bye = true;
+                self.ticks.1 = Ticks::now();
+            }
             Message::Fatal(text) => report.fatal = Some(text),
         }
     }

@@ -6,13 +6,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::console::Trouble;
+use super::load::Load;
 use super::params;
 use super::protocol::{self, RunEnd};
 use super::topology;
 use crate::bench;
 use crate::kernel::elf;
 use crate::model::{
-    Benchmark, CellId, Console, Direction, Failure, Kind, Level, STACK_LEFT, Sample, Shape, Stage,
+    Benchmark, CellId, Console, Direction, Failure, HOST_BUSY, Kind, Level, STACK_LEFT, Sample, Shape, Stage,
 };
 use crate::process::Ended;
 
@@ -106,12 +107,16 @@ pub struct Report {
     pub said: Vec<String>,
     /// Whether the kernel said that it cuts the power.
     pub power_off: bool,
+    /// What others had of the host meanwhile.
+    pub load: Load,
 }
 
 /// Stages of a boot, in their order; each is a metric `boot.STAGE` in seconds
 /// of the host from QEMU's start: the kernel's first line, the agent's first
 /// word, all processors online, the end of the first good run.
 pub const STAGES: [&str; 4] = ["kernel", "init", "online", "result"];
+/// First part of their names.
+pub const STAGES_FAMILY: &str = "boot";
 /// Metric: seconds of the guest's clock from its start to the agent's.
 pub const UPTIME: &str = "boot.uptime";
 
@@ -129,8 +134,9 @@ pub fn stages(report: &Report, cell: &CellId, boot: u32, kind: Kind) -> Vec<Samp
     };
     // The host's clock is one, whatever the guest's counts.
     let hosts = if kind == Kind::EmulatedInstructions { Kind::EmulatedWallClock } else { kind };
-    let stage =
-        |(stage, after): (&&str, &Duration)| sample(format!("boot.{stage}"), after.as_secs_f64(), hosts);
+    let stage = |(stage, after): (&&str, &Duration)| {
+        sample(format!("{STAGES_FAMILY}.{stage}"), after.as_secs_f64(), hosts)
+    };
     let uptime = report.facts.get("uptime").and_then(|text| text.parse().ok());
     let uptime = uptime.map(|seconds| sample(UPTIME.to_owned(), seconds, kind));
     report.stages.iter().map(stage).chain(uptime).collect()
@@ -180,6 +186,22 @@ pub fn fault(report: &Report, expected: &Expected, benchmarks: &[Benchmark]) -> 
     let due: u32 = benchmarks.iter().map(|b| b.repeat).sum();
     let done = report.runs.iter().filter(|r| r.end.is_some()).count();
     (done != due as usize).then(|| ("runs missing".to_owned(), format!("{done} of {due} runs reported")))
+}
+
+/// What a guest can suffer from others on the host: it is slow, to the point of silence.
+const OF_SLOWNESS: [&str; 3] = ["deadline", "hung", "no output"];
+
+/// Whether others had more than `limit` percent of the host while the guest
+/// was timed: then its times say nothing, nor does it that it came to no end.
+/// What else went wrong with it (`fault`) is its own.
+pub fn busy(report: &Report, limit: f64, fault: Option<&(String, String)>) -> Option<(String, String)> {
+    let excess = report.load.excess(limit)?;
+    let besides = match fault {
+        None => String::new(),
+        Some((what, detail)) if OF_SLOWNESS.contains(&what.as_str()) => format!("; {what}: {detail}"),
+        Some(_) => return None,
+    };
+    Some((HOST_BUSY.to_owned(), excess + &besides))
 }
 
 /// The benchmark that the kernel itself runs, if there is one: then it is the only one.
@@ -353,6 +375,7 @@ fn on_console(
 
 #[cfg(test)]
 mod tests {
+    use super::super::load::Share;
     use super::*;
     use crate::model::{ConsoleLine, GuestNeeds, Metric};
     use indexmap::IndexMap;
@@ -553,6 +576,23 @@ mod tests {
         assert_eq!(fault_of(|r| r.ended = Some(Ended::Signal(9))).unwrap(), "qemu failed");
         assert_eq!(fault_of(|r| r.bye = false).unwrap(), "unexpected reboot");
         assert_eq!(fault_of(|r| r.runs.clear()).unwrap(), "runs missing");
+    }
+
+    #[test]
+    fn a_busy_host_makes_good_and_slow_boots_invalid_and_hides_no_other_fault() {
+        let others =
+            |others| Load { boot: Some(Share { seconds: 9.0, others, stolen: 0.0 }), benchmarks: None };
+        let busy_with = |load, what: Option<&str>| {
+            let fault = what.map(|what| (what.to_owned(), "told".to_owned()));
+            busy(&Report { load, ..good() }, 10.0, fault.as_ref())
+        };
+        assert_eq!(busy_with(others(9.0), None), None);
+        assert_eq!(busy_with(Load::default(), None), None, "not known");
+        let (what, detail) = busy_with(others(31.0), None).unwrap();
+        assert!(what == "host busy" && detail.contains("31.0%"), "{detail}");
+        let (_, detail) = busy_with(others(31.0), Some("deadline")).unwrap();
+        assert!(detail.ends_with("; deadline: told"), "{detail}");
+        assert_eq!(busy_with(others(31.0), Some("panic")), None);
     }
 
     #[test]

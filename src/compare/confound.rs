@@ -10,7 +10,7 @@ use crate::model::Matrix;
 use crate::store::Run;
 
 /// Keys of `[boot]` that do not change what is measured.
-const HARMLESS: [&str; 3] = ["boots", "deadline_s", "silence_s"];
+const HARMLESS: [&str; 4] = ["boots", "deadline_s", "max_other_load", "silence_s"];
 /// Keys of `[kernel]` that tell what a comparison is made for.
 const MEANT: [&str; 1] = ["patches"];
 /// Keys of a benchmark that do not change what is measured.

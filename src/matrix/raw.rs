@@ -378,6 +378,12 @@ pub(super) struct RawBoot {
     /// seeds for every cell): what layout luck does to `icount` timings.
     /// Instead of `boots`. Example: `perturb = 5`.
     pub perturb: Option<At<i64>>,
+    /// How much of the processors' time other programs, and other guests of a
+    /// hypervisor around this machine, may have while a boot is timed by a clock
+    /// of the host's (not by counted instructions): `"10%"` by default. A boot
+    /// that was disturbed more fails as `host busy`, and `--resume` does it again.
+    /// `"off"` takes its times as they come. Example: `max_other_load = "5%"`.
+    pub max_other_load: Option<At<String>>,
     /// Console lines that do not make a boot invalid although they tell of a
     /// warning, an oops or a stall: regular expressions.
     /// Example: `allow = ['WARNING: .* at kernel/sched/topology\.c']`.

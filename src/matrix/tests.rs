@@ -569,6 +569,15 @@ fn boots_until_a_mean_is_known_have_a_maximum() {
 }
 
 #[test]
+fn others_may_have_a_tenth_of_the_host_unless_the_file_says_otherwise() {
+    let of = |lines: &str| load_text(&format!("{GOOD}[boot]\n{lines}\n")).boot.max_other_load;
+    assert_eq!(of(""), Some(10.0));
+    assert_eq!(of("max_other_load = \"2.5 %\""), Some(2.5));
+    assert_eq!(of("max_other_load = \"off\""), None);
+    assert_eq!(load_text(GOOD).boot.max_other_load, Some(10.0));
+}
+
+#[test]
 fn timing_decides_the_accelerator() {
     let boot = |lines: &str| format!("{GOOD}[boot]\n{lines}\n");
     assert_eq!(load_text(&boot("timing = \"instructions\"")).boot.accel, Accel::Icount);
@@ -858,6 +867,11 @@ fn boot_faults() {
     case("until = \"1\"", "\"1\"", "`until` cannot be `1`", "until = \"±1%\"");
     case("until = \"±0%\"", "\"±0%\"", "`until` cannot be `±0%`", "of the mean");
     case("until = \"1%\"\nperturb = 3", "\"1%\"", "`until` beside `perturb`", "in pairs");
+    for wrong in ["10", "0%", "101%", "none", "NaN%", "-1%"] {
+        let line = format!("max_other_load = \"{wrong}\"");
+        let message = format!("`max_other_load` cannot be `{wrong}`");
+        case(&line, &format!("\"{wrong}\""), &message, "max_other_load = \"10%\"");
+    }
     case("allow = ['(']", "'('", "`allow` holds no regular expression: unclosed group", "allow = ['WARNING");
     case("allow = ['x*']", "'x*'", "`allow` holds a pattern that matches every line", "allow = ['WARNING");
     case("cmdline = \"a\\nb\"", "\"a\\nb\"", "`cmdline` holds the control character \\u{a}", "one line");

@@ -284,6 +284,13 @@ pub(super) async fn sweep(mark: &str) {
     }
 }
 
+/// Clock ticks of the processors that this process and everything that it has
+/// started took so far: those that have ended are in their parents' figures.
+pub fn ticks() -> u64 {
+    let me = getpid().as_raw();
+    with_descendants(|process| process.pid == me).iter().map(|process| process.ticks).sum()
+}
+
 /// Signals the process groups of `processes`. The kernel signals a group as a
 /// whole, so a process cannot slip away by forking in between. A command has
 /// its own session, so its groups hold nothing but its tree.
@@ -301,6 +308,8 @@ struct Process {
     pid: i32,
     parent: i32,
     group: i32,
+    /// In user mode and in the kernel, with those of its children that have ended.
+    ticks: u64,
 }
 
 /// The processes that `seed` picks, and all their descendants.
@@ -327,13 +336,16 @@ fn processes() -> Vec<Process> {
         .collect()
 }
 
-/// Reads `PID (NAME) STATE PARENT GROUP …`; NAME may hold anything, even `) `.
+/// Reads `PID (NAME) STATE PARENT GROUP …` (proc(5)); NAME may hold anything, even `) `.
 fn parse_stat(stat: &[u8]) -> Option<Process> {
     let stat = String::from_utf8_lossy(stat);
     let (pid, rest) = stat.split_once(' ')?;
     let mut fields = rest[rest.rfind(')')? + 1..].split_ascii_whitespace().skip(1);
     let mut number = || fields.next()?.parse().ok();
-    Some(Process { pid: pid.parse().ok()?, parent: number()?, group: number()? })
+    let (parent, group) = (number()?, number()?);
+    // Behind eight more come utime, stime, cutime and cstime.
+    let ticks = fields.skip(8).take(4).map(|n| n.parse::<u64>().ok()).sum::<Option<u64>>()?;
+    Some(Process { pid: pid.parse().ok()?, parent, group, ticks })
 }
 
 #[cfg(test)]
@@ -365,8 +377,9 @@ mod tests {
 
     #[test]
     fn names_may_hold_anything() {
-        let process = parse_stat(b"42 (a) S (7) \xff) R 7 41 40 0 -1").unwrap();
-        assert_eq!(process, Process { pid: 42, parent: 7, group: 41 });
+        let process =
+            parse_stat(b"42 (a) S (7) \xff) R 7 41 40 0 -1 4194304 8 9 10 11 1 20 300 4000 20 0").unwrap();
+        assert_eq!(process, Process { pid: 42, parent: 7, group: 41, ticks: 4321 });
         assert_eq!(parse_stat(b"42 (sh"), None);
         assert_eq!(parse_stat(b""), None);
     }

@@ -28,6 +28,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tokio_util::sync::CancellationToken;
 
+pub use guard::ticks;
 pub use run::run;
 pub use spec::Spec;
 

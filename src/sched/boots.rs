@@ -18,7 +18,7 @@ use crate::boot::{compiled, kvm, params};
 use crate::cache::{Inputs, sync_tree, write_whole};
 use crate::event::{Event, Job};
 use crate::kernel::build::Built;
-use crate::model::{Accel, Benchmark, Boot, Cell, Failure, Firmware, Online, Sample, Stage};
+use crate::model::{Accel, Benchmark, Boot, Cell, Failure, Firmware, Kind, Online, Sample, Stage};
 use crate::process::jobserver::Turn;
 use crate::store::{BootRecord, Record};
 
@@ -213,9 +213,15 @@ impl Runner<'_> {
 
     fn judge(&self, attempt: Attempt<'_>, report: &Report) -> anyhow::Result<()> {
         let expected = self.expected(&attempt);
-        let Attempt { cell, number, benchmarks, machine, dir, .. } = attempt;
-        let fault = verdict::fault(report, &expected, benchmarks);
-        keep_boot_evidence(&attempt, report, fault.as_ref())?;
+        let Attempt { cell, number, boot, benchmarks, machine, dir, .. } = attempt;
+        // Beside other guests and builds the host's clock says little of this boot.
+        let alone = !self.counts(cell);
+        let counted = machine.kind() == Kind::EmulatedInstructions;
+        let mut fault = verdict::fault(report, &expected, benchmarks);
+        let limit = boot.max_other_load.filter(|_| alone);
+        let busy = limit.and_then(|limit| verdict::busy(report, limit, fault.as_ref()));
+        fault = if counted { fault } else { busy.clone().or(fault) };
+        keep_boot_evidence(&attempt, report, fault.as_ref().or(busy.as_ref()))?;
         let evidence = self.shown(dir);
         let told = |detail: String| format!("{detail}; evidence: {evidence}");
         if let Some((what, detail)) = fault {
@@ -223,13 +229,17 @@ impl Runner<'_> {
             let failure = Failure { stage: Stage::Boot, what, detail, boot, benchmark: None };
             return self.booted(&attempt, Vec::new(), vec![failure]);
         }
-        let (mut samples, failures) = verdict::samples(report, &cell.id, number, machine.kind(), benchmarks);
+        let (mut samples, mut failures) =
+            verdict::samples(report, &cell.id, number, machine.kind(), benchmarks);
         let summary = summary(&samples);
-        // Beside other guests and builds the host's clock says little of this boot.
-        let alone = !self.counts(cell);
-        let of_clock = |s: &Sample| alone || s.kind == machine.kind();
+        let of_clock = |s: &Sample| (alone && busy.is_none()) || s.kind == machine.kind();
         samples
             .extend(verdict::stages(report, &cell.id, number, machine.kind()).into_iter().filter(of_clock));
+        // What was counted stays good beside stages that were timed on a busy host.
+        failures.extend(busy.map(|(what, detail)| {
+            let stages = Some(verdict::STAGES_FAMILY.to_owned());
+            Failure { stage: Stage::Boot, what, detail, boot: Some(number), benchmark: stages }
+        }));
         let failures: Vec<_> =
             failures.into_iter().map(|f| Failure { detail: told(f.detail), ..f }).collect();
         let good = failures.is_empty();
@@ -313,7 +323,7 @@ fn keep_boot_evidence(
         .collect();
     let evidence = serde_json::json!({
         "machine": attempt.machine,
-        "host": { "before": attempt.before, "after": host::condition() },
+        "host": { "before": attempt.before, "after": host::condition(), "load": report.load },
         "guest": report.facts.of_guest,
         "qemu": report.ended.map(|e| e.to_string()),
         "stack_left": report.stack_left,

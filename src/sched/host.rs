@@ -66,18 +66,43 @@ pub fn available_mib() -> Option<u64> {
 
 /// How busy the host is: what a timing by its clock has to be judged by.
 pub fn condition() -> BTreeMap<String, String> {
-    const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
     let mut condition = BTreeMap::new();
     let mut put = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             condition.insert(name.to_owned(), value);
         }
     };
-    let line = |file| fs::read_to_string(file).ok().map(|text| first_line(&text));
-    put("load", line("/proc/loadavg"));
-    put("frequency governor", line(GOVERNOR));
+    put("load", fs::read_to_string("/proc/loadavg").ok().map(|text| first_line(&text)));
+    put("frequency governor", governor());
     put("guests", guests().map(|n| n.to_string()));
     condition
+}
+
+/// What decides on the processors' frequency, where the host lets it be seen.
+fn governor() -> Option<String> {
+    const FILE: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+    fs::read_to_string(FILE).ok().map(|text| first_line(&text))
+}
+
+/// What makes times taken by this host's clock less than they could be, without
+/// making them wrong.
+pub fn cautions() -> Vec<String> {
+    about(governor().as_deref(), guests().unwrap_or(0))
+}
+
+fn about(governor: Option<&str>, guests: usize) -> Vec<String> {
+    let mut cautions = Vec::new();
+    if let Some(governor) = governor.filter(|g| *g != "performance") {
+        cautions.push(format!(
+            "the host's frequency governor is `{governor}`, which changes the frequency with the load: \
+             `cpupower frequency-set -g performance`"
+        ));
+    }
+    if guests > 0 {
+        let (s, run) = if guests == 1 { ("", "runs") } else { ("s", "run") };
+        cautions.push(format!("{guests} guest{s} of somebody else's {run} on this host"));
+    }
+    cautions
 }
 
 /// Emulators and virtual machine monitors of QEMU's that run.
@@ -98,6 +123,7 @@ fn host() -> BTreeMap<String, String> {
     put("cores", Some(cores().to_string()));
     put("processor", field("/proc/cpuinfo", "model name"));
     put("memory", field("/proc/meminfo", "MemTotal"));
+    put("frequency governor", governor());
     put("system", fs::read_to_string("/etc/os-release").ok().and_then(|t| os_name(&t)));
     host
 }
@@ -112,4 +138,18 @@ fn field(file: &str, name: &str) -> Option<String> {
 fn os_name(text: &str) -> Option<String> {
     let value = text.lines().find_map(|l| l.strip_prefix("PRETTY_NAME="))?;
     Some(value.trim_matches('"').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_timings_may_suffer_from_is_said() {
+        assert_eq!(about(None, 0), [""; 0]);
+        assert_eq!(about(Some("performance"), 0), [""; 0]);
+        let said = about(Some("powersave"), 2);
+        assert!(said[0].contains("`powersave`") && said[1] == "2 guests of somebody else's run on this host");
+        assert_eq!(about(None, 1), ["1 guest of somebody else's runs on this host"]);
+    }
 }

@@ -184,6 +184,9 @@ impl Runner<'_> {
         let boots = self.state.borrow().todo.len();
         self.state.borrow_mut().summary.fresh = fresh;
         self.tell(Event::RunStarted { builds, fresh, boots });
+        if boots > 0 && !self.matrix.cells.iter().all(|cell| self.counts(cell)) {
+            host::cautions().into_iter().for_each(|text| self.tell(Event::Note(format!("warning: {text}"))));
+        }
         let ((), configured) = tokio::try_join!(self.guests(), self.configure_all(&plan))?;
         let (queue, queued) = mpsc::unbounded_channel();
         tokio::try_join!(self.build_all(&plan, configured, queue), self.boot_queued(queued))?;

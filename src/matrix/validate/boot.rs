@@ -17,6 +17,8 @@ use crate::matrix::raw::{At, OneOrMany, RawBoot, RawTiming, Scalar};
 use crate::model::{Accel, Boot, Cell, Firmware, Level, MAX_NR_CPUS, Matrix, Means, Online, Setting};
 
 const DEFAULT_VCPUS: u32 = 4;
+/// Percent that others may have of the host: what a desktop at rest stays below.
+const MAX_OTHER_LOAD: f64 = 10.0;
 
 pub(super) fn boot(At { value: raw, .. }: At<RawBoot>, axes: &Axes, check: &mut Check) -> Boot {
     not_twice(&raw, axes, check);
@@ -44,6 +46,7 @@ pub(super) fn boot(At { value: raw, .. }: At<RawBoot>, axes: &Axes, check: &mut 
         firmware: raw.firmware.map_or_else(Firmware::default, |at| firmware(&at, check)),
         online: raw.online.map_or_else(Online::default, |at| at.value),
         perturb: raw.perturb.is_some(),
+        max_other_load: max_other_load(raw.max_other_load.as_ref(), check),
         allow: raw.allow.iter().filter_map(|at| allowed(at, check)).collect(),
     }
 }
@@ -156,6 +159,22 @@ fn until(at: &At<String>, perturb: bool, check: &mut Check) -> Option<f64> {
     if percent.is_none() {
         let message = format!("`until` cannot be `{}`", at.escape_debug());
         check.fault(&at.span, message, "0.001% to 100% of the mean, to either side: until = \"±1%\"");
+    }
+    percent
+}
+
+/// A part of the processors' time in percent, or none that is too much.
+fn max_other_load(at: Option<&At<String>>, check: &mut Check) -> Option<f64> {
+    let Some(at) = at else { return Some(MAX_OTHER_LOAD) };
+    if at.as_str() == "off" {
+        return None;
+    }
+    let percent = at.trim().strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
+    let percent = percent.filter(|p| (0.1..=100.0).contains(p));
+    if percent.is_none() {
+        let message = format!("`max_other_load` cannot be `{}`", at.escape_debug());
+        let help = "0.1% to 100% of the processors' time, or \"off\": max_other_load = \"10%\"";
+        check.fault(&at.span, message, help);
     }
     percent
 }
