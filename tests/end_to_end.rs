@@ -1075,6 +1075,15 @@ fn stacks_that_cannot_be_measured_fail_their_own_tables_alone() {
             "exit code 1 objdump:",
         ],
     );
+    // They are tried again where that is asked for, and nothing else is.
+    let (boots, resume) = (lab.count("qemu good"), ["run", "--resume", "run"]);
+    assert_eq!(lab.matrix(&resume).code(1).stdout, out);
+    assert_eq!(lab.count("objdump"), 4);
+    let better = lab.with_stand_in("riscv64-linux-gnu-objdump", |text| text.replace("= fail ]", "= never ]"));
+    let out = better.matrix(&[&resume[..], &["--retry-failed"]].concat()).code(1).stdout;
+    assert_eq!(rows(&out, "largest frame"), ["onstack 128 576", "offstack 96 96"]);
+    assert_eq!(rows(&out, "stack left")[0], "onstack FAILED(not reported) FAILED(not reported)");
+    assert_eq!((lab.count("objdump"), lab.count("qemu good")), (8, boots));
     // Without a table that asks nobody looks.
     let lab = Lab::new(SQUARE);
     lab.run().code(0);

@@ -197,6 +197,8 @@ fn a_failure_of_the_cell_s_own_stays_until_it_is_to_be_tried_again() {
     let lab = Lab::new(&matrix(&["good", "panic"], ""));
     let first = lab.run().code(1);
     contains(&first.stdout, &["FAILED(panic)"]);
+    let evidence = "run/cells/riscv64-NR_CPUS=64-STAND_IN_QEMU=panic-groups=1/boot-1";
+    lab.write(&format!("{evidence}/left-behind"), "by the first try");
     let calls = lab.calls();
     let second = lab.matrix(RESUME).code(1).says(&["2 failed: "]);
     assert_eq!(second.stdout, first.stdout);
@@ -209,6 +211,10 @@ fn a_failure_of_the_cell_s_own_stays_until_it_is_to_be_tried_again() {
     let third = better.matrix(&[RESUME, &["--retry-failed"]].concat()).code(0);
     assert!(!third.stdout.contains("FAILED"), "{}", third.stdout);
     assert_eq!((better.count("qemu good"), better.count("qemu better")), (2, 2));
+    // What the first try left is not taken for the second one's.
+    assert!(!lab.path(evidence).join("left-behind").exists());
+    assert!(!lab.read(&format!("{evidence}/console.log")).contains("Kernel panic"));
+    assert_eq!(lab.json(&format!("{evidence}/boot.json"))["fault"], serde_json::Value::Null);
     assert_eq!(better.count("make vmlinux Image"), 2);
 }
 

@@ -14,6 +14,9 @@ use crate::model::{Cell, CellId, Direction, FRAMES_MAX, FRAMES_SUM, Failure, Fra
 use crate::model::{STACK_LEFT, Sample, Stage};
 use crate::store::{FRAMES, FramesRecord, Record};
 
+/// First part of the names of metrics that the kernel tells at run time.
+const STACK: &str = "stack";
+
 impl Runner<'_> {
     /// Records a kernel's stack frames where a table asks for them, and a
     /// failure where it cannot tell how its stacks are used and a table asks.
@@ -24,13 +27,18 @@ impl Runner<'_> {
         config: &BTreeMap<String, String>,
     ) -> anyhow::Result<()> {
         let (job, cells) = (Job::Build(planned.name().clone()), &planned.cells);
+        // Of a run that is gone on with something can be recorded already.
+        let lost = |cell: &Cell, family: &str| {
+            self.state.borrow().dir.recorded().has_lost(&cell.id, family, self.options.retry_failed)
+        };
         if self.matrix.shows(STACK_LEFT) && config.get("DEBUG_STACK_USAGE").is_none_or(|v| v != "y") {
             let why = "CONFIG_DEBUG_STACK_USAGE is not set: add \"stack-usage\" to [kernel] fragments";
-            self.fail(job.clone(), cells, failure(Stage::Config, "stack", "not reported", why.to_owned()))?;
+            let untold: Vec<Cell> = cells.iter().filter(|cell| !lost(cell, STACK)).cloned().collect();
+            self.fail_any(&job, &untold, failure(Stage::Config, STACK, "not reported", why.to_owned()))?;
         }
-        // After an interruption they can be recorded already.
-        let there = |cell: &&Cell| self.state.borrow().dir.recorded().has_frames(&cell.id);
-        let wanted: Vec<&Cell> = cells.iter().filter(|cell| !there(cell)).collect();
+        let there = |cell: &Cell| self.state.borrow().dir.recorded().has_frames(&cell.id);
+        let wanted = cells.iter().filter(|cell| !there(cell) && !lost(cell, FRAMES));
+        let wanted: Vec<Cell> = wanted.cloned().collect();
         if wanted.is_empty() || !self.matrix.shows("frames.") {
             return Ok(());
         }
@@ -40,12 +48,17 @@ impl Runner<'_> {
             Ok(frames) => self.keep_frames(&wanted, built, &frames),
             Err(_) if self.stopped() => Ok(()),
             Err(error) => {
-                self.fail(job, cells, failure(Stage::Build, FRAMES, "no frames", format!("{error:#}")))
+                self.fail(job, &wanted, failure(Stage::Build, FRAMES, "no frames", format!("{error:#}")))
             }
         }
     }
 
-    fn keep_frames(&self, cells: &[&Cell], built: &Built, frames: &Frames) -> anyhow::Result<()> {
+    /// Records a failure for those cells that there are.
+    fn fail_any(&self, job: &Job, cells: &[Cell], failure: Failure) -> anyhow::Result<()> {
+        if cells.is_empty() { Ok(()) } else { self.fail(job.clone(), cells, failure) }
+    }
+
+    fn keep_frames(&self, cells: &[Cell], built: &Built, frames: &Frames) -> anyhow::Result<()> {
         let evidence = fs::read(built.dir.join(frames::FILE))?;
         for Cell { id, .. } in cells {
             write_whole(&self.cell_dir(id)?.join(frames::FILE), &evidence)?;

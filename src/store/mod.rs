@@ -541,14 +541,20 @@ mod tests {
         }
         assert_eq!(load(&dir).unwrap().failures[&cell()], [failed(FRAMES), failed("stack")], "each once");
         assert!(!run.recorded().has_frames(&cell()));
+        run.append(&[kernel("1"), boot(1, 0.1, &[])]).unwrap();
+        let wants = |run: &RunDir, retry| run.recorded().wants(&cell(), 1, retry);
+        let lost = |run: &RunDir, retry| run.recorded().has_lost(&cell(), FRAMES, retry);
+        assert!(!wants(&run, false) && wants(&run, true), "all that failed is frames");
+        assert!(lost(&run, false) && !lost(&run, true));
         let bytes = BTreeMap::from([("f".to_owned(), 16)]);
         let frames = Frames { bytes, ..Default::default() };
         let record = FramesRecord { cell: cell(), samples: vec![sample(16.0)], frames: frames.clone() };
-        run.append(&[kernel("1"), Record::Frames(record)]).unwrap();
+        run.append(&[Record::Frames(record)]).unwrap();
+        assert!(!lost(&run, false));
         let results = load(&dir).unwrap();
         assert_eq!(results.frames[&cell()], frames);
         assert_eq!(results.failures[&cell()], [failed("stack")]);
-        assert_eq!(values(&dir), [9.0, 16.0]);
+        assert_eq!(values(&dir), [9.0, 0.1, 16.0]);
         assert!(run.recorded().has_frames(&cell()));
     }
 

@@ -181,6 +181,7 @@ impl Recorded {
         }
         failed.count() > 0
             || self.kernel(cell).is_none()
+            || self.families_of(cell).any(|f| !stays(f, retry_failed))
             || (1..=boots).any(|n| !self.is_settled(cell, n, retry_failed))
     }
 
@@ -193,6 +194,21 @@ impl Recorded {
                 _ => None,
             }
         })
+    }
+
+    /// Failures of some metrics of a cell's kernel alone.
+    fn families_of(&self, cell: &CellId) -> impl Iterator<Item = &Failure> {
+        self.records.iter().filter_map(move |(key, record)| match (key, record) {
+            (Key::Family(of, _), Record::Failure { failure, .. }) if of == cell => Some(failure),
+            _ => None,
+        })
+    }
+
+    /// Whether some metrics of a cell's kernel failed, by the first part of
+    /// their names, and that is not to be tried again.
+    pub fn has_lost(&self, cell: &CellId, family: &str, retry_failed: bool) -> bool {
+        let of_family = |f: &&Failure| f.benchmark.as_deref() == Some(family);
+        self.families_of(cell).filter(of_family).any(|f| stays(f, retry_failed))
     }
 
     /// Whether something of the whole cell failed.
