@@ -338,7 +338,18 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// `matrix history`
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+With a metric, each run's value is held against that of the run before, as
+`matrix compare` does it, all tests of the runs shown corrected together: a
+change is a `regression` or an `improvement` if it is significant and beyond the
+threshold.
+
+Exit codes: 0, whatever the values are, unless --check is given; with --check 1
+if a cell that had a value has none in its newest run, 3 if a cell's newest value
+is a regression; 2 wrong input. Older regressions are only shown."
+)]
 pub struct History {
     /// What to change in it.
     #[command(subcommand)]
@@ -354,6 +365,12 @@ pub struct History {
     /// Newest runs that are shown
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: usize,
+    /// Largest change that is no regression, in percent of the value before: `2%`
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = percent)]
+    pub threshold: f64,
+    /// Tell by the exit code whether the newest values are good
+    #[arg(long, requires = "metric")]
+    pub check: bool,
     /// Test for boots that are not paired by a seed
     #[arg(long, value_enum, default_value_t)]
     pub test: Unpaired,

@@ -254,6 +254,37 @@ fn a_failed_run_stays_in_sight() {
 }
 
 #[test]
+fn the_newest_value_is_checked_where_that_is_asked_for() {
+    let lab = lab();
+    let runs = [("a", 3.0), ("b", 3.15), ("c", 3.15), ("d", 3.2)];
+    for (day, (name, time)) in (1..).zip(runs) {
+        made(&lab, name, day, &records(time, 1e6));
+    }
+    let times = |more: &[&str]| lab.matrix(&[&["history", "messages.time"], more].concat());
+    lab.matrix(&["history", "add", "a", "b"]).code(0);
+    prints(&times(&[]).code(0), &["+5.00%  regression"]);
+    prints(&times(&["--check"]).code(3), &["+5.00%  regression"]);
+    let small = times(&["--check", "--threshold", "6%"]).code(0);
+    prints(&small, &["+5.00%    small", "small: significant, but within the threshold of 6%"]);
+    assert!(!small.stdout.contains("regression"), "{}", small.stdout);
+    lab.matrix(&["history", "add", "c"]).code(0);
+    prints(&times(&["--check", "--threshold", "2%"]).code(0), &["+5.00%  regression"]);
+    lab.matrix(&["history", "add", "d"]).code(0);
+    prints(&times(&["--check", "--threshold", "2%"]).code(0), &["+1.59%       small"]);
+    times(&["--check"]).code(3);
+
+    // A cell that has no value any more is not good either.
+    let failure = Failure::new(Stage::Boot, "hung", "silence");
+    let failed = Record::Failure { cell: CellId(CELLS[1].into()), failure };
+    made(&lab, "e", 5, &[records(3.2, 1e6), vec![failed]].concat());
+    lab.matrix(&["history", "add", "e"]).code(0);
+    times(&["--check"]).code(1);
+    times(&["--check", "--cell", CELLS[0]]).code(0);
+    times(&[]).code(0);
+    lab.matrix(&["history", "--check"]).code(2);
+}
+
+#[test]
 fn export_and_import_through_files_and_pipes() {
     let lab = lab();
     made(&lab, "a", 1, &records(3.0, 1e6));

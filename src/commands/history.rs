@@ -7,7 +7,7 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::{Ending, local, print, shown, store_file};
 use crate::cli::{self, HistoryChange, Talk};
-use crate::compare::{self, Change, Observations, Observed, Side, Untested, judged};
+use crate::compare::{self, Change, Observations, Observed, Side, Untested, Verdict, judged};
 use crate::history::{Added, Entry, History};
 use crate::matrix::select;
 use crate::model::{Cell, CellId, Statistic};
@@ -32,8 +32,8 @@ pub fn history(args: &cli::History, store: Option<PathBuf>, talk: Talk) -> anyho
             file.display()
         );
     };
-    let tables = match &args.metric {
-        None => vec![list(&history, args.limit)?],
+    let (tables, ending) = match &args.metric {
+        None => (vec![list(&history, args.limit)?], Ending::Good),
         Some(metric) => over_time(&history, metric, args)?,
     };
     if let (Some(file), Some(metric)) = (&args.html, &args.metric) {
@@ -41,7 +41,7 @@ pub fn history(args: &cli::History, store: Option<PathBuf>, talk: Talk) -> anyho
         fs_err::write(file, html::render(&page))?;
     }
     print(&report::render(&tables, args.format))?;
-    Ok(Ending::Good)
+    Ok(ending)
 }
 
 fn apply(change: &HistoryChange, file: &Path) -> anyhow::Result<Vec<String>> {
@@ -135,7 +135,30 @@ struct Line<'a> {
     points: Vec<Point<'a>>,
 }
 
-fn over_time(history: &History, metric: &str, args: &cli::History) -> anyhow::Result<Vec<Table>> {
+impl Point<'_> {
+    /// What became of the value since the run before.
+    fn verdict(&self, threshold: f64) -> Option<Verdict> {
+        match (&self.side, self.change.as_ref()?) {
+            (Side::Values(values), Ok(change)) => Some(judged(change, values.better, threshold)),
+            _ => Some(Verdict::Untested),
+        }
+    }
+}
+
+/// What is wrong with the newest run of any cell.
+fn newest_is(lines: &[Line], threshold: f64) -> Ending {
+    let newest = || lines.iter().filter_map(|line| Some((line, line.points.last()?)));
+    let had = |line: &Line| line.points.iter().any(|p| matches!(p.side, Side::Values(_)));
+    if newest().any(|(_, point)| point.verdict(threshold) == Some(Verdict::Regression)) {
+        Ending::Regressed
+    } else if newest().any(|(line, point)| !matches!(point.side, Side::Values(_)) && had(line)) {
+        Ending::Failed
+    } else {
+        Ending::Good
+    }
+}
+
+fn over_time(history: &History, metric: &str, args: &cli::History) -> anyhow::Result<(Vec<Table>, Ending)> {
     let mut runs = Vec::new();
     for entry in newest(history.entries()?, args.limit) {
         // One that this version does not understand must not hide the others.
@@ -165,7 +188,8 @@ fn over_time(history: &History, metric: &str, args: &cli::History) -> anyhow::Re
     }
     let points = lines.iter_mut().flat_map(|l| &mut l.points);
     let tests = compare::correct(points.filter_map(|p| p.change.as_mut()?.as_mut().ok()));
-    Ok(lines.iter().map(|line| table(line, tests)).collect())
+    let ending = if args.check { newest_is(&lines, args.threshold) } else { Ending::Good };
+    Ok((lines.iter().map(|line| table(line, tests, args.threshold)).collect(), ending))
 }
 
 /// The cells of each matrix, in the order of the newest run.
@@ -202,9 +226,9 @@ fn follow(points: &mut [Point], args: &cli::History) {
     }
 }
 
-fn table(line: &Line, tests: usize) -> Table {
+fn table(line: &Line, tests: usize, threshold: f64) -> Table {
     let mut notes = Vec::new();
-    let rows = line.points.iter().map(|p| row(p, line, &mut notes)).collect();
+    let rows = line.points.iter().map(|p| row(p, line, threshold, &mut notes)).collect();
     let used: IndexSet<&str> = changes(line).map(|c| c.test.label()).collect();
     if !used.is_empty() {
         let used = used.into_iter().collect::<Vec<_>>().join(", ");
@@ -212,6 +236,9 @@ fn table(line: &Line, tests: usize) -> Table {
             "change: to the value before; {used}; {tests} p-values in all tables, corrected by Holm's method; \
              ~: not significant at 5%"
         ));
+    }
+    if line.points.iter().any(|p| p.verdict(threshold) == Some(Verdict::Small)) {
+        notes.push(format!("small: significant, but within the threshold of {threshold}%"));
     }
     notes.push("n: boots, the mean of each is one observation; +-: 95% interval of the mean".to_owned());
     let titles = ["run", "revision"].map(|t| (t, true));
@@ -239,7 +266,7 @@ fn values(side: &Side) -> Option<&Observations> {
     }
 }
 
-fn row(point: &Point, line: &Line, notes: &mut Vec<String>) -> Vec<Field> {
+fn row(point: &Point, line: &Line, threshold: f64, notes: &mut Vec<String>) -> Vec<Field> {
     let text = |text: &str| Field::Text(text.to_owned());
     let source = point.run.sources.get(&line.cell).map_or("", String::as_str);
     let mut fields = vec![text(&point.id.to_string()), text(&revision(source))];
@@ -261,18 +288,15 @@ fn row(point: &Point, line: &Line, notes: &mut Vec<String>) -> Vec<Field> {
     fields.push(text(&values.boots.len().to_string()));
     fields.push(Field::Measured(Box::new(measured(values, line, decimals))));
     fields.push(half.map_or(Field::NotApplicable, Field::Text));
-    let (change, verdict) = match &point.change {
-        None => (text(""), ""),
-        Some(Ok(change)) => {
-            let shown = compare::change(change).map_or(Field::NotApplicable, Field::Text);
-            (shown, judged(change, values.better, 0.0).label())
-        }
+    let change = match &point.change {
+        None => text(""),
+        Some(Ok(change)) => compare::change(change).map_or(Field::NotApplicable, Field::Text),
         Some(Err(reason)) => {
             notes.push(format!("run {}: untested: {reason}", point.id));
-            (Field::NotApplicable, "untested")
+            Field::NotApplicable
         }
     };
-    fields.extend([change, text(verdict)]);
+    fields.extend([change, text(point.verdict(threshold).map_or("", Verdict::label))]);
     fields
 }
 
