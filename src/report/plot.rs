@@ -41,11 +41,18 @@ pub const MOST_SERIES: usize = 8;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 300.0;
-const LEFT: f64 = 84.0;
 const RIGHT: f64 = 16.0;
-const TOP: f64 = 30.0;
+const TOP: f64 = 46.0;
 const BOTTOM: f64 = 34.0;
 const TICKS: f64 = 5.0;
+/// Width of a character where the page is narrow and letters largest (page.css).
+const CHARACTER: f64 = 13.0;
+/// From one row of labels to the next.
+const ROW: f64 = 26.0;
+/// Rows that the labels of categories may take.
+const MOST_ROWS: usize = 3;
+/// Characters of the longest label.
+const LONGEST: usize = 24;
 
 /// Draws `plot`; `None` without at least two values to compare.
 pub fn svg(plot: &Plot) -> Option<Markup> {
@@ -54,27 +61,68 @@ pub fn svg(plot: &Plot) -> Option<Markup> {
         return None;
     }
     let scale = Scale::of(points().flat_map(|p| [p.low, p.high, p.value]))?;
-    let x = |at: usize| {
-        let step = (WIDTH - LEFT - RIGHT) / plot.categories.len() as f64;
-        LEFT + step * (at as f64 + 0.5)
-    };
+    let ticks: Vec<(f64, String)> = scale.ticks().into_iter().map(|t| (t, scale.text(t))).collect();
+    let left = ticks.iter().map(|(_, text)| wide(text)).fold(0.0, f64::max) + 12.0;
+    let step = (WIDTH - left - RIGHT) / plot.categories.len() as f64;
+    let x = |at: usize| left + step * (at as f64 + 0.5);
+    let labels = Labels::of(&plot.categories, step);
+    let height = HEIGHT + ROW * (labels.rows - 1) as f64;
     let label = format!("{} by {}", plot.unit, plot.categories.join(", "));
     Some(html! {
-        svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(label) {
-            @for tick in scale.ticks() {
-                @let y = scale.y(tick);
-                line.grid x1=(LEFT) x2=(WIDTH - RIGHT) y1=(px(y)) y2=(px(y)) {}
-                text.tick x=(LEFT - 8.0) y=(px(y + 4.0)) text-anchor="end" { (scale.text(tick)) }
+        svg viewBox=(format!("0 0 {WIDTH} {height}")) role="img" aria-label=(label) {
+            @for (tick, text) in &ticks {
+                @let y = scale.y(*tick);
+                line.grid x1=(left) x2=(WIDTH - RIGHT) y1=(px(y)) y2=(px(y)) {}
+                text.tick x=(left - 8.0) y=(px(y + 4.0)) text-anchor="end" { (text) }
             }
-            @for (at, category) in plot.categories.iter().enumerate() {
-                text.tick x=(px(x(at))) y=(HEIGHT - BOTTOM + 22.0) text-anchor="middle" { (category) }
+            @for (at, text) in labels.shown() {
+                @let half = wide(text) / 2.0;
+                text.tick x=(px(x(at).clamp(half, WIDTH - half))) y=(labels.y(at)) text-anchor="middle" {
+                    (text)
+                }
             }
-            text.tick x=(LEFT - 8.0) y="16" text-anchor="end" { (plot.unit) }
+            text.tick x="0" y="18" { (plot.unit) }
             @for (n, series) in plot.series.iter().enumerate() {
                 (line(n, series, &scale, x))
             }
         }
     })
+}
+
+/// Room that a text takes at most.
+fn wide(text: &str) -> f64 {
+    text.chars().count() as f64 * CHARACTER
+}
+
+/// Labels of the horizontal axis: in turn in several rows where they would
+/// cover each other in one, and where that does not help, only some of them.
+struct Labels {
+    texts: Vec<String>,
+    /// Of so many neighbours one can stand in a row.
+    every: usize,
+    rows: usize,
+}
+
+impl Labels {
+    fn of(categories: &[String], step: f64) -> Labels {
+        let cut = |text: &String| match text.char_indices().nth(LONGEST) {
+            Some(_) => text.chars().take(LONGEST - 2).chain("..".chars()).collect(),
+            None => text.clone(),
+        };
+        let texts: Vec<String> = categories.iter().map(cut).collect();
+        let widest = texts.iter().map(|t| wide(t)).fold(0.0, f64::max) + CHARACTER / 2.0;
+        let every = (widest / step).ceil().max(1.0) as usize;
+        Labels { texts, every, rows: if every <= MOST_ROWS { every } else { 1 } }
+    }
+
+    /// Those that there is room for, with their places.
+    fn shown(&self) -> impl Iterator<Item = (usize, &String)> {
+        self.texts.iter().enumerate().step_by(if self.rows > 1 { 1 } else { self.every })
+    }
+
+    fn y(&self, at: usize) -> f64 {
+        HEIGHT - BOTTOM + 22.0 + ROW * (at % self.rows) as f64
+    }
 }
 
 fn line(n: usize, series: &Series, scale: &Scale, x: impl Fn(usize) -> f64) -> Markup {
@@ -181,6 +229,30 @@ mod tests {
         assert_eq!(text.matches("<polyline").count(), 2, "{text}");
         assert_eq!(text.matches("<circle").count(), 3);
         assert!(text.contains("&lt;0&gt;") && text.contains("a&amp;b") && !text.contains("<0>"), "{text}");
+    }
+
+    #[test]
+    fn labels_do_not_cover_each_other() {
+        let labels = |texts: &[&str], step: f64| {
+            let texts: Vec<String> = texts.iter().map(|t| (*t).to_owned()).collect();
+            let labels = Labels::of(&texts, step);
+            let shown: Vec<_> = labels.shown().map(|(at, text)| (at, text.clone())).collect();
+            (labels.rows, shown.len(), shown.last().unwrap().1.clone())
+        };
+        assert_eq!(labels(&["64", "128", "256"], 60.0), (1, 3, "256".into()));
+        assert_eq!(labels(&["onstack", "offstack"], 60.0), (2, 2, "offstack".into()));
+        // Nights upon nights: every fifth is named.
+        assert_eq!(labels(&["101"; 40], 10.0), (1, 8, "101".into()));
+        let long = "a-patch-with-a-name-that-nobody-can-read";
+        assert_eq!(labels(&[long], 600.0), (1, 1, "a-patch-with-a-name-th..".into()));
+    }
+
+    #[test]
+    fn the_numbers_of_an_axis_have_room_however_long_they_are() {
+        let text = svg(&plot(vec![point(19_814_536.0), point(19_840_760.0)])).unwrap().into_string();
+        let tick = text.split("<text class=\"tick\" x=\"").nth(1).unwrap();
+        let x: f64 = tick.split('"').next().unwrap().parse().unwrap();
+        assert!(x >= 8.0 * CHARACTER, "{text}");
     }
 
     #[test]
