@@ -316,6 +316,9 @@ pub struct Compare {
     /// Only this metric, as `hackbench.time`; may be repeated
     #[arg(long, value_name = "NAME")]
     pub metric: Vec<String>,
+    /// Only the metrics that the tables of NEW show, which has to be a run directory
+    #[arg(long, conflicts_with = "metric")]
+    pub tables: bool,
     /// Only the cells with one of these values on an axis; may be repeated
     #[arg(long, value_name = "AXIS=VALUE[,VALUE..]")]
     pub only: Vec<Only>,

@@ -140,6 +140,10 @@ fn exit_codes_of_compare() {
 
     prints(&lab.matrix(&["compare", "base", "slow", "--threshold", "6%"]).code(0), &["small"]);
     lab.matrix(&["compare", "base", "slow", "--metric", "vmlinux.file"]).code(0);
+    made(&lab, "large", 7, &records(3.0, 2e6));
+    lab.matrix(&["compare", "base", "large"]).code(3);
+    let shown = lab.matrix(&["compare", "base", "large", "--tables"]).code(0);
+    assert!(shown.stdout.contains("messages.time (s)") && !shown.stdout.contains("vmlinux"));
     lab.matrix(&["compare", "base", "failed", "--only", "NR_CPUS=512"]).code(0);
     let ranks = lab.matrix(&["compare", "base", "slow", "--test", "mann-whitney"]).code(0);
     prints(&ranks, &["Mann-Whitney U test", "~"]);
@@ -230,6 +234,7 @@ fn a_history_from_its_beginning() {
     assert!(!sizes.stdout.contains("NR_CPUS=512") && !sizes.stdout.contains("v6.1 "), "{}", sizes.stdout);
     lab.matrix(&["history", "no.metric"]).code(2).says(&["no value of `no.metric`"]);
 
+    lab.matrix(&["compare", "1", "2", "--tables"]).code(2).says(&["run 2 has no tables"]);
     for base in ["good", "1", "v6.1", "0101010", "2026-11-01", "latest~2", "a"] {
         lab.matrix(&["compare", base, "v6.2", "--metric", "messages.time"]).code(3);
     }

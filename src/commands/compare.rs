@@ -16,7 +16,8 @@ use crate::store::Run;
 pub fn compare(args: &Compare, store: Option<PathBuf>) -> anyhow::Result<Ending> {
     let (base_label, base) = chosen(&args.base, store.clone(), &args.only)?;
     let (new_label, new) = chosen(&args.new, store, &args.only)?;
-    let options = Options { test: args.test, threshold: args.threshold, metrics: args.metric.clone() };
+    let metrics = if args.tables { shown(&new_label, &new)? } else { args.metric.clone() };
+    let options = Options { test: args.test, threshold: args.threshold, metrics };
     let comparison = compare::compare(&base.results, &new.results, &options);
     refuse_nothing(&comparison, &base, &args.metric)?;
     let warnings = compare::confounders(&base, &new);
@@ -26,12 +27,19 @@ pub fn compare(args: &Compare, store: Option<PathBuf>) -> anyhow::Result<Ending>
     } else {
         let mut tables =
             vec![compare::heading(about(&base_label, &base), about(&new_label, &new), &warnings)];
-        tables.extend(compare::metric_tables(&comparison, !args.metric.is_empty()));
+        tables.extend(compare::metric_tables(&comparison, args.tables || !args.metric.is_empty()));
         tables.push(compare::summary(&comparison));
         report::render(&tables, args.format)
     };
     print(&text)?;
     Ok(ending(&comparison))
+}
+
+/// Metrics of a run's tables.
+fn shown(label: &str, run: &Run) -> anyhow::Result<Vec<String>> {
+    let tables = &run.results.matrix.tables;
+    ensure!(!tables.is_empty(), "{label} has no tables, which the history does not keep: name its directory");
+    Ok(tables.iter().flat_map(|t| t.layout.metrics()).map(str::to_owned).collect())
 }
 
 fn ending(comparison: &Comparison) -> Ending {

@@ -158,12 +158,18 @@ impl Lab {
     /// of its own, with the stand-ins.
     pub fn program(&self, path: &str, args: &[&Path], folder: &str) {
         fs::create_dir(self.path(folder)).unwrap();
-        let mut command = Command::new(self.path(path));
-        command.args(args).current_dir(self.path(folder)).env_clear().env("PATH", &self.path);
-        command.env(CALLS, self.path("calls")).env("STAND_IN_TOOLS", std::env::var("PATH").unwrap());
-        command.env("STAND_IN_ELF", elf()).envs(self.env.iter().map(|(n, v)| (n, v)));
-        let out = command.output().unwrap();
+        let mut command = self.command(&self.path(path));
+        let out = command.args(args).current_dir(self.path(folder)).output().unwrap();
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    }
+
+    /// A program with the stand-ins, and nothing of this process's environment.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().env("PATH", &self.path).env(CALLS, self.path("calls"));
+        command.env("STAND_IN_TOOLS", std::env::var("PATH").unwrap()).env("STAND_IN_ELF", elf());
+        command.envs(self.env.iter().map(|(n, v)| (n, v)));
+        command
     }
 
     /// Runs `matrix` with these arguments to its end. Afterwards nothing that
