@@ -78,10 +78,21 @@ fn a_boot_on_a_busy_host_is_invalid_until_it_is_done_again_on_a_quiet_one() {
         "[boot] max_other_load is 90%: quiet the machine and run `matrix run --resume`; evidence: ",
         "1 failed: riscv64-NR_CPUS=64-STAND_IN_QEMU=slow",
     ]);
-    // Counted instructions know of no others.
-    let counted = Lab::new(&matrix("instructions")).run().code(0);
+    // Counted instructions know of no others, but how long a boot took does.
+    let text = matrix("instructions");
+    let counted = Lab::new(&text).run().code(0);
+    let (_, table) = text.split_once("[[table]]").unwrap();
+    let stages = table.replace("messages.time", "boot.result").replace("\"time\"", "\"stages\"");
+    let staged = Lab::new(&format!("{text}[[table]]{stages}")).run().code(1);
     drop(others);
     assert!(!counted.stdout.contains("FAILED"), "{}", counted.stdout);
+    let tables = words(&staged.stdout);
+    let (times, stages) = tables.split_once("stages").unwrap();
+    assert!(times.contains("slow/s 0.5080 burn/s 0.5080"), "{tables}");
+    assert!(
+        stages.contains("slow/s FAILED(host busy) burn/s ") && !stages.contains("burn/s FAILED"),
+        "{tables}"
+    );
     for row in ["slow/s FAILED(host busy)", "burn/s 0.5080"] {
         assert!(words(&done.stdout).contains(row), "no `{row}` in:\n{}", done.stdout);
     }

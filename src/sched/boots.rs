@@ -216,11 +216,12 @@ impl Runner<'_> {
         let Attempt { cell, number, boot, benchmarks, machine, dir, .. } = attempt;
         // Beside other guests and builds the host's clock says little of this boot.
         let alone = !self.counts(cell);
-        let counted = machine.kind() == Kind::EmulatedInstructions;
         let mut fault = verdict::fault(report, &expected, benchmarks);
         let limit = boot.max_other_load.filter(|_| alone);
         let busy = limit.and_then(|limit| verdict::busy(report, limit, fault.as_ref()));
-        fault = if counted { fault } else { busy.clone().or(fault) };
+        // What was counted stays good beside stages that were timed on a busy host.
+        let stages_alone = fault.is_none() && machine.kind() == Kind::EmulatedInstructions;
+        fault = if stages_alone { None } else { busy.clone().or(fault) };
         keep_boot_evidence(&attempt, report, fault.as_ref().or(busy.as_ref()))?;
         let evidence = self.shown(dir);
         let told = |detail: String| format!("{detail}; evidence: {evidence}");
@@ -235,7 +236,6 @@ impl Runner<'_> {
         let of_clock = |s: &Sample| (alone && busy.is_none()) || s.kind == machine.kind();
         samples
             .extend(verdict::stages(report, &cell.id, number, machine.kind()).into_iter().filter(of_clock));
-        // What was counted stays good beside stages that were timed on a busy host.
         failures.extend(busy.map(|(what, detail)| {
             let stages = Some(verdict::STAGES_FAMILY.to_owned());
             Failure { stage: Stage::Boot, what, detail, boot: Some(number), benchmark: stages }
