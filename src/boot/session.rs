@@ -106,6 +106,7 @@ impl Session<'_> {
             listener.stop("evidence lost", format!("console.log: {error}"));
         }
         listener.report.ended = Some(exit.status);
+        listener.report.took = exit.took;
         let share = |from: Option<Ticks>, to: Option<Ticks>| to?.since(&from?);
         let (online, bye) = listener.ticks;
         listener.report.load = Load { boot: share(before, after), benchmarks: share(online, bye.or(after)) };

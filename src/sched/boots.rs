@@ -246,6 +246,7 @@ impl Runner<'_> {
         self.booted(&attempt, samples, failures)?;
         if good {
             let took = attempt.began.elapsed();
+            self.tell(Event::Step(attempt.job.clone(), verdict::breakdown(report, took)));
             self.tell(Event::Finished { job: attempt.job, took, summary });
         }
         Ok(())
