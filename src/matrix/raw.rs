@@ -343,7 +343,8 @@ pub(super) struct RawBoot {
     /// How long the guest may print nothing before it counts as hung, `"2m"`
     /// by default, `"10m"` with `icount`, whose guest's clock is slow. Example: `silence = "90s"`.
     pub silence: Option<At<String>>,
-    /// How often each cell is booted, once by default. Example: `boots = 3`.
+    /// How often each cell is booted, once by default; 0 where tables show
+    /// sizes alone. Example: `boots = 3`.
     pub boots: Option<At<i64>>,
     /// Boots each cell until the mean of every benchmark metric is known so
     /// well (95% interval over boots, three boots at least), but no more than

@@ -1,10 +1,11 @@
 //! `--only AXIS=VALUE[,VALUE...]`: a part of a matrix.
 
+use std::collections::HashSet;
 use std::str::FromStr;
 
 use super::expand::symbol;
 use super::hint::suggest;
-use crate::model::{Axis, Matrix};
+use crate::model::{Axis, Cell, Matrix};
 
 /// One `--only`: the values of an axis that are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,18 +75,16 @@ pub fn select(matrix: &mut Matrix, only: &[Only]) -> Result<(), SelectError> {
             None => wanted.push((&axis.name, values)),
         }
     }
-    let has = |cell: &&crate::model::Cell| {
-        wanted.iter().all(|(axis, values)| values.contains(&cell.coords[*axis].as_str()))
-    };
-    let cells: Vec<_> = matrix.cells.iter().filter(has).cloned().collect();
-    if cells.is_empty() {
+    let has = |cell: &Cell| wanted.iter().all(|(axis, values)| values.contains(&cell.coords[*axis].as_str()));
+    if !matrix.cells.iter().any(has) {
         let all = wanted.iter().map(|(axis, values)| format!("{axis}={}", values.join(",")));
         return Err(SelectError::Nothing(all.collect::<Vec<_>>().join(" and ")));
     }
+    matrix.cells.retain(has);
     for axis in &mut matrix.axes {
-        axis.values.retain(|v| cells.iter().any(|c| c.coords[&axis.name] == *v));
+        let left: HashSet<&str> = matrix.cells.iter().map(|c| c.coords[&axis.name].as_str()).collect();
+        axis.values.retain(|v| left.contains(v.as_str()));
     }
-    matrix.cells = cells;
     Ok(())
 }
 

@@ -825,6 +825,18 @@ fn ways_of_starting_a_guest_are_read() {
 }
 
 #[test]
+fn kernels_that_are_not_booted_have_sizes_alone() {
+    let sizes = "[[table]]\nmetric = \"vmlinux.text\"\ncolumns = \"NR_CPUS\"\nrows = \"OFFSTACK\"\n";
+    assert_eq!(load_text(&format!("{GOOD}[boot]\nboots = 0\n{sizes}")).boot.boots, 0);
+    let help = "have sizes alone: boots = 1";
+    let time = sizes.replace("vmlinux.text", "boot.init");
+    one_more(&format!("[boot]\nboots = 0\n{time}"), "0", "a table shows `boot.init`, but `boots` is 0", help);
+    let benchmark = "[[benchmark]]\nuse = \"hackbench\"\n";
+    let message = "`hackbench` would never run: `boots` is 0";
+    one_more(&format!("[boot]\nboots = 0\n{benchmark}"), "0", message, help);
+}
+
+#[test]
 fn boot_faults() {
     let case = |line: &str, place: &str, message: &str, help: &str| {
         one_more(&format!("[boot]\n{line}\n"), place, message, help);
@@ -834,8 +846,8 @@ fn boot_faults() {
     case("accel = \"warp\"", "\"warp\"", "`accel` cannot be `warp`", "icount");
     case("firmware = \"nowhere.elf\"", "\"nowhere.elf\"", "firmware `nowhere.elf` is not there", "");
     case("vcpus = 0", "0", "`vcpus` cannot be 0", "1 to 4096");
-    case("boots = 0", "0", "`boots` cannot be 0", "boots = 1");
-    case("boots = -1", "-1", "`boots` cannot be -1", "1 to 1000");
+    case("boots = 0\nuntil = \"1%\"", "0", "`until` beside `boots = 0`", "boots = 1");
+    case("boots = -1", "-1", "`boots` cannot be -1", "0 to 1000");
     for memory in ["1", "G", "1.5G", "0M", "1T", "99999999999999999999G", "-1G"] {
         let place = format!("\"{memory}\"");
         case(

@@ -73,6 +73,7 @@ pub(super) fn validate(
         benchmarks: benchmarks.list,
         tables,
     };
+    boot::unbooted(&matrix, places.get("boots"), check);
     if axes.rules_whole {
         boot::processors(&matrix, &coords, &axes, places.get("vcpus"), &set, check);
         topology::fits(&matrix, &coords, &axes, &places, check);

@@ -1,6 +1,6 @@
 //! Axes, labels, `exclude` and `include`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::{Range, RangeInclusive};
 
 use indexmap::IndexMap;
@@ -39,6 +39,8 @@ struct Places {
     values: Vec<Range<usize>>,
     /// By value: what it sets beside the kernel's configuration.
     settings: Vec<Option<Setting>>,
+    /// Values by what they read in names of files.
+    safe: HashMap<String, usize>,
     /// Whether every value could be read.
     whole: bool,
 }
@@ -143,19 +145,17 @@ impl Axes {
     /// same in names of files.
     fn push(&mut self, axis: usize, value: Value, span: Range<usize>, check: &mut Check) -> Option<usize> {
         let Value { text: value, setting } = value;
-        let there = &self.list[axis].values;
-        let same = there.iter().find(|v| **v == value);
-        let alike = same.or_else(|| there.iter().find(|v| file_safe(v) == file_safe(&value)));
-        if let Some(alike) = alike {
-            let message = match same {
-                Some(_) => format!("axis `{}` has the value `{value}` twice", self.list[axis].name),
-                None => {
-                    format!("`{value}` and `{alike}` both read `{}` in names of files", file_safe(&value))
-                }
+        let safe = file_safe(&value);
+        if let Some(alike) = self.places[axis].safe.get(&safe) {
+            let alike = &self.list[axis].values[*alike];
+            let message = match *alike == value {
+                true => format!("axis `{}` has the value `{value}` twice", self.list[axis].name),
+                false => format!("`{value}` and `{alike}` both read `{safe}` in names of files"),
             };
             check.fault(&span, message, "remove or change one of them");
             return None;
         }
+        self.places[axis].safe.insert(safe, self.list[axis].values.len());
         self.list[axis].values.push(value);
         self.places[axis].values.push(span);
         self.places[axis].settings.push(setting);
@@ -234,8 +234,8 @@ fn axis(key: &At<String>, values: &At<OneOrMany<Scalar>>, axes: &mut Axes, check
         return;
     }
     axes.list.push(Axis { name: name.clone(), values: Vec::new(), labels: Default::default() });
-    let places = Places { key: key.span.clone(), values: Vec::new(), settings: Vec::new(), whole };
-    axes.places.push(places);
+    let (values_of, settings, safe) = Default::default();
+    axes.places.push(Places { key: key.span.clone(), values: values_of, settings, safe, whole });
     let at = axes.list.len() - 1;
     for item in items {
         match axis_value(&name, &item, check) {

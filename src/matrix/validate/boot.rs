@@ -14,7 +14,9 @@ use super::kernel::Set;
 use super::topology::topology;
 use crate::matrix::hint::quoted;
 use crate::matrix::raw::{At, OneOrMany, RawBoot, RawTiming, Scalar};
-use crate::model::{Accel, Boot, Cell, Firmware, Level, MAX_NR_CPUS, Matrix, Means, Online, Setting};
+use crate::model::{
+    Accel, Boot, Cell, Firmware, Level, MAX_NR_CPUS, Matrix, Means, Online, Setting, is_size,
+};
 
 const DEFAULT_VCPUS: u32 = 4;
 /// Percent that others may have of the host: what a desktop at rest stays below.
@@ -99,6 +101,7 @@ pub(super) fn places(raw: &RawBoot) -> BTreeMap<&'static str, Range<usize>> {
         ("accel", raw.accel.as_ref().map(|at| at.span.clone())),
         ("firmware", text(&raw.firmware)),
         ("online", raw.online.as_ref().map(|at| at.span.clone())),
+        ("boots", number(&raw.boots)),
     ];
     places.into_iter().filter_map(|(key, span)| Some((key, span?))).collect()
 }
@@ -183,7 +186,7 @@ fn max_other_load(at: Option<&At<String>>, check: &mut Check) -> Option<f64> {
 fn boots(raw: &RawBoot, check: &mut Check) -> u32 {
     let default = if raw.until.is_some() { 20 } else { 1 };
     let Some(perturb) = &raw.perturb else {
-        return check.number_or("boots", raw.boots.as_ref(), 1..=1000, default);
+        return check.number_or("boots", raw.boots.as_ref(), 0..=1000, default);
     };
     if let Some(boots) = &raw.boots {
         check.fault(&boots.span, "`boots` beside `perturb`", "`perturb` says how often each cell is booted");
@@ -236,6 +239,19 @@ fn qemu_args(at: &At<OneOrMany<String>>, check: &mut Check) -> Vec<String> {
         }
     }
     words
+}
+
+/// Without boots there is nothing but sizes.
+pub(super) fn unbooted(matrix: &Matrix, place: Option<&Range<usize>>, check: &mut Check) {
+    let Some(place) = place.filter(|_| matrix.boot.boots == 0) else { return };
+    let shown = matrix.tables.iter().flat_map(|t| t.layout.metrics()).find(|m| !is_size(m));
+    let message = match (matrix.benchmarks.first(), shown) {
+        (Some(benchmark), _) => format!("`{}` would never run: `boots` is 0", benchmark.name),
+        (None, Some(metric)) => format!("a table shows `{metric}`, but `boots` is 0"),
+        (None, None) if matrix.boot.until.is_some() => "`until` beside `boots = 0`".to_owned(),
+        (None, None) => return,
+    };
+    check.fault(place, message, "kernels that are not booted have sizes alone: boots = 1");
 }
 
 /// A number of processors that the kernels or machines of some cells cannot have.
