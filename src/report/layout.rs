@@ -6,10 +6,11 @@ mod lines;
 mod list;
 mod pivot;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use indexmap::IndexSet;
 
+use self::pivot::Place;
 use super::footnotes::{footnotes, story};
 use super::significance::settle;
 use super::{Column, Compared, Field, Measured, Table};
@@ -21,22 +22,60 @@ use crate::stats::{self, Estimate, Observations};
 
 /// All tables that the matrix asks for, in its order.
 pub fn tables(results: &Results) -> Vec<Table> {
-    let mut samples = Samples::new();
-    for sample in &results.samples {
-        samples.entry((&sample.cell, &sample.metric)).or_default().push(sample);
-    }
+    let index = Index::of(results);
     let specs = results.matrix.tables.iter();
-    specs.flat_map(|spec| View { results, samples: &samples, spec }.tables()).collect()
+    specs.flat_map(|spec| View { results, index: &index, spec }.tables()).collect()
 }
 
-/// Samples by cell and metric: some benchmarks yield thousands in a boot.
-type Samples<'a> = HashMap<(&'a CellId, &'a str), Vec<&'a Sample>>;
+/// Where things are: there can be thousands of cells, and of samples in each.
+#[derive(Default)]
+struct Index<'a> {
+    /// Of the metrics that tables show.
+    samples: HashMap<(&'a CellId, &'a str), Vec<&'a Sample>>,
+    /// Unit of a metric's first sample.
+    units: HashMap<&'a str, &'a str>,
+    /// Cells by their values on all axes, in the order of the axes' names.
+    cells: HashMap<Place<'a>, &'a Cell>,
+    /// Values of each axis; those that only an included cell has come last.
+    values: HashMap<&'a str, IndexSet<&'a str>>,
+}
+
+impl<'a> Index<'a> {
+    fn of(results: &'a Results) -> Self {
+        let mut index = Index::default();
+        let shown: HashSet<&str> = results.matrix.tables.iter().flat_map(|t| t.layout.metrics()).collect();
+        let alike = |a: &Sample, b: &Sample| a.metric == b.metric && a.cell == b.cell;
+        for samples in results.samples.chunk_by(alike).filter(|s| shown.contains(s[0].metric.as_str())) {
+            let Sample { cell, metric, unit, .. } = &samples[0];
+            index.samples.entry((cell, metric)).or_default().extend(samples);
+            index.units.entry(metric).or_insert(unit);
+        }
+        for axis in &results.matrix.axes {
+            index.values.entry(&axis.name).or_default().extend(axis.values.iter().map(String::as_str));
+        }
+        for cell in &results.matrix.cells {
+            let mut place: Place = cell.coords.iter().map(|(a, v)| (a.as_str(), v.as_str())).collect();
+            for (axis, value) in &place {
+                index.values.entry(axis).or_default().insert(value);
+            }
+            place.sort_unstable();
+            index.cells.entry(place).or_insert(cell);
+        }
+        index
+    }
+
+    /// The cell at a place, which names all axes.
+    fn cell(&self, mut place: Place<'a>) -> Option<&'a Cell> {
+        place.sort_unstable();
+        self.cells.get(&place).copied()
+    }
+}
 
 /// The results as one table sees them.
 #[derive(Clone, Copy)]
 struct View<'a> {
     results: &'a Results,
-    samples: &'a Samples<'a>,
+    index: &'a Index<'a>,
     spec: &'a TableSpec,
 }
 
@@ -75,16 +114,11 @@ impl<'a> View<'a> {
         values.is_none_or(|values| values.is_empty() || values.iter().any(|v| v == value))
     }
 
-    /// The axis' values that pass the filter; those that only an included
-    /// cell has come last.
-    fn values(self, axis: &str) -> Vec<&'a str> {
-        let matrix = &self.results.matrix;
-        let axes = matrix.axes.iter().filter(|a| a.name == axis);
-        let included = matrix.cells.iter().filter_map(|c| c.coords.get(axis));
-        let values = axes.flat_map(|a| &a.values).chain(included);
-        let unique: IndexSet<&str> = values.map(String::as_str).collect();
-        let admitted = unique.into_iter().filter(|v| self.admits(axis, v));
-        admitted.collect()
+    /// The axis' values that pass the filter.
+    fn values(self, axis: &str) -> impl Iterator<Item = &'a str> {
+        let filter = self.spec.filter.get(axis).filter(|values| !values.is_empty());
+        let admitted = move |value: &&str| filter.is_none_or(|values| values.iter().any(|v| v == value));
+        self.index.values.get(axis).into_iter().flatten().copied().filter(admitted)
     }
 
     fn label<'v>(self, axis: &str, value: &'v str) -> &'v str
@@ -99,7 +133,7 @@ impl<'a> View<'a> {
     /// Unit of a metric: that of its samples, or where there are none the one
     /// that was to be expected.
     fn unit(self, metric: &str) -> &'a str {
-        let sampled = self.results.samples.iter().find(|s| s.metric == metric);
+        let sampled = self.index.units.get(metric).copied();
         let defined = || {
             let (benchmark, name) = metric.split_once('.')?;
             let mut benchmarks = self.results.matrix.benchmarks.iter();
@@ -107,7 +141,6 @@ impl<'a> View<'a> {
             benchmark.metrics.get(name).map(|m| m.unit.as_str())
         };
         let size = || (is_size(metric) || metric == STACK_LEFT).then_some("bytes");
-        let sampled = sampled.map(|s| s.unit.as_str());
         sampled.or_else(defined).or_else(size).unwrap_or("")
     }
 
@@ -129,7 +162,7 @@ impl<'a> View<'a> {
                 story: story(first, failures.len()),
             };
         }
-        let samples = self.samples.get(&(&cell.id, metric));
+        let samples = self.index.samples.get(&(&cell.id, metric));
         let measured = samples.and_then(|samples| self.measured(samples, statistic));
         measured.map_or(Field::Missing, |m| Field::Measured(Box::new(m)))
     }

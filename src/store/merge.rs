@@ -31,7 +31,7 @@ impl Part {
         if !FileExt::try_lock_shared(file.file())? {
             bail!("{} is locked: a matrix is still writing this run", dir.join(RECORDS).display());
         }
-        let (recorded, _) = records::read(&dir.join(RECORDS))?;
+        let recorded = records::read(&dir.join(RECORDS))?.recorded;
         let (text, info, kernels) = (text(dir)?, info(dir)?, read_kernels(dir)?);
         Ok(Part { dir: dir.to_owned(), matrix, text, info, kernels, recorded })
     }

@@ -20,9 +20,9 @@ mod merge;
 mod records;
 mod run;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::Permissions;
-use std::io::{ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -38,6 +38,8 @@ use crate::model::{CellId, Matrix, Results, Shard};
 pub use merge::merge;
 pub use records::{BootRecord, FRAMES, FramesRecord, KernelRecord, Record, Recorded};
 pub use run::{Run, short};
+
+use records::Read;
 
 const TEXT: &str = "matrix.toml";
 const RESOLVED: &str = "resolved.json";
@@ -134,10 +136,10 @@ impl RunDir {
         let matrix = load_matrix(dir)?;
         let dir = std::path::absolute(dir)?;
         let mut records = open_records(&dir)?;
-        let (recorded, whole) = records::read(&dir.join(RECORDS))?;
-        records.set_len(whole as u64)?;
-        if whole > 0 && fs::read(dir.join(RECORDS))?.last() != Some(&b'\n') {
-            records.write_all(b"\n")?;
+        let Read { recorded, whole, open } = records::read(&dir.join(RECORDS))?;
+        if records.metadata()?.len() != whole || open {
+            records.set_len(whole)?;
+            records.write_all(if open { b"\n" } else { b"" })?;
         }
         records.sync_all()?;
         Ok(RunDir { dir, matrix, records, recorded })
@@ -156,6 +158,11 @@ impl RunDir {
     /// What is recorded so far.
     pub fn recorded(&self) -> &Recorded {
         &self.recorded
+    }
+
+    /// What [`load`] would read back, and the lock, which goes with the file.
+    pub fn into_results(self) -> (Results, fs::File) {
+        (self.recorded.results(self.matrix), self.records)
     }
 
     /// Directory of a cell's evidence; exists afterwards.
@@ -182,20 +189,36 @@ impl RunDir {
     /// The file system refuses, for example for want of space, and then none of
     /// them is there; or one says again what is recorded already.
     pub fn append(&mut self, records: &[Record]) -> anyhow::Result<()> {
-        let mut lines = Vec::new();
-        for record in records {
-            serde_json::to_writer(&mut lines, record)?;
-            lines.push(b'\n');
-            self.recorded.add(record.clone()).map_err(anyhow::Error::msg)?;
+        self.append_all(records.to_vec())
+    }
+
+    /// The same for many records, which are not copied.
+    ///
+    /// # Errors
+    /// As those of [`RunDir::append`].
+    pub fn append_all(&mut self, records: Vec<Record>) -> anyhow::Result<()> {
+        if records.is_empty() {
+            return Ok(());
         }
         let before = self.records.metadata()?.len();
-        let written = self.records.write_all(&lines).and_then(|()| self.records.sync_data());
-        if let Err(error) = written {
+        let written = self.write(records);
+        if written.is_err() {
             // A part of a line would damage what comes after it.
             let _ = self.records.set_len(before);
-            return Err(error.into());
         }
-        Ok(())
+        written
+    }
+
+    fn write(&mut self, records: Vec<Record>) -> anyhow::Result<()> {
+        let mut lines = BufWriter::with_capacity(1 << 16, &mut self.records);
+        for record in records {
+            serde_json::to_writer(&mut lines, &record)?;
+            lines.write_all(b"\n")?;
+            self.recorded.add(record).map_err(anyhow::Error::msg)?;
+        }
+        lines.flush()?;
+        drop(lines);
+        Ok(self.records.sync_data()?)
     }
 
     /// Holds the kernels that cells are about to get against those that the
@@ -204,11 +227,13 @@ impl RunDir {
     /// # Errors
     /// A cell's kernel would be another one, or the file system refuses.
     pub fn pin_kernels(&self, kernels: &[KernelInputs]) -> anyhow::Result<()> {
-        let mut pinned = read_kernels(&self.dir)?;
-        let known = pinned.clone();
+        let known = read_kernels(&self.dir)?;
+        let mut pinned = known.clone();
+        let of_cell: HashMap<&CellId, &KernelInputs> =
+            known.values().flat_map(|k| k.cells.iter().map(move |cell| (cell, k))).collect();
         for new in kernels {
             for cell in &new.cells {
-                let before = known.values().find(|k| k.cells.contains(cell));
+                let before = of_cell.get(cell);
                 if let Some(before) = before.filter(|before| before.inputs != new.inputs) {
                     let changes = new.inputs.changes_since(&before.inputs).join("; ");
                     bail!(
@@ -219,8 +244,7 @@ impl RunDir {
             }
             let fresh = KernelInputs { cells: Vec::new(), inputs: new.inputs.clone() };
             let entry = pinned.entry(new.inputs.fingerprint()).or_insert(fresh);
-            let more: Vec<_> = new.cells.iter().filter(|c| !entry.cells.contains(c)).cloned().collect();
-            entry.cells.extend(more);
+            entry.cells.extend(new.cells.iter().filter(|c| !of_cell.contains_key(c)).cloned());
         }
         if pinned != known { write_json(&self.dir.join(KERNELS), &pinned) } else { Ok(()) }
     }
@@ -389,7 +413,7 @@ fn load_matrix(dir: &Path) -> anyhow::Result<Matrix> {
 /// cut short by a crash and is then left out).
 pub fn load(dir: &Path) -> anyhow::Result<Results> {
     let matrix = load_matrix(dir)?;
-    Ok(records::read(&dir.join(RECORDS))?.0.results(matrix))
+    Ok(records::read(&dir.join(RECORDS))?.recorded.results(matrix))
 }
 
 /// The runs below `room`, by name.

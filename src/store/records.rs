@@ -3,6 +3,7 @@
 //! all wherever a run is cut off.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use anyhow::bail;
@@ -255,25 +256,53 @@ fn stays(failure: &Failure, retry_failed: bool) -> bool {
     !retry_failed && !failure.is_of_host()
 }
 
-/// Reads records, and how many bytes of the file they take: a crash may have
-/// cut off the last line.
+/// What a file of records holds.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    /// The records that count.
+    pub recorded: Recorded,
+    /// Bytes of the file that they take: a crash may have cut off the last line.
+    pub whole: u64,
+    /// Whether only the last line's end is missing.
+    pub open: bool,
+}
+
+/// Reads records, line by line: there can be hundreds of megabytes.
 ///
 /// # Errors
-/// The file cannot be read, or is damaged elsewhere.
-pub(super) fn read(path: &Path) -> anyhow::Result<(Recorded, usize)> {
-    let text = fs::read(path)?;
-    let mut recorded = Recorded::default();
-    let mut whole = 0;
-    for (i, line) in text.split_inclusive(|b| *b == b'\n').enumerate() {
-        let last = whole + line.len() == text.len();
-        // What was not written yet can be zeros.
-        let cut = last && (!line.ends_with(b"\n") || line.contains(&0));
-        let added = serde_json::from_slice(line).map_err(|e| e.to_string()).and_then(|r| recorded.add(r));
+/// The file cannot be read, or is damaged elsewhere than at its end.
+pub(super) fn read(path: &Path) -> anyhow::Result<Read> {
+    let mut file = BufReader::with_capacity(1 << 16, fs::File::open(path)?);
+    let mut read = Read::default();
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        if file.read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        let ended = line.ends_with(b"\n");
+        let added = record(&line).map_err(|e| e.to_string()).and_then(|r| read.recorded.add(r));
         match added {
-            Ok(()) => whole += line.len(),
-            Err(_) if cut => break,
-            Err(error) => bail!("{}:{}: {error}", path.display(), i + 1),
+            Ok(()) => {
+                read.whole += line.len() as u64;
+                read.open = !ended;
+            }
+            // What was not written yet can be zeros.
+            Err(_) if file.fill_buf()?.is_empty() && (!ended || line.contains(&0)) => break,
+            Err(error) => bail!("{}:{number}: {error}", path.display()),
         }
     }
-    Ok((recorded, whole))
+    Ok(read)
+}
+
+/// Reads a record. Left to itself, serde takes a line apart and puts it
+/// together again to find its kind, which we always write first.
+fn record(line: &[u8]) -> serde_json::Result<Record> {
+    let kind = line.strip_prefix(br#"{"record":""#).and_then(|rest| rest.split(|b| *b == b'"').next());
+    match kind {
+        Some(b"boot") => serde_json::from_slice(line).map(Record::Boot),
+        Some(b"kernel") => serde_json::from_slice(line).map(Record::Kernel),
+        Some(b"frames") => serde_json::from_slice(line).map(Record::Frames),
+        _ => serde_json::from_slice(line),
+    }
 }

@@ -15,7 +15,7 @@ struct Row<'a> {
 
 impl<'a> View<'a> {
     /// One table for each combination of the axes that are left over.
-    pub(super) fn comparisons(self, columns: &str, rows: &Rows, geometric_mean: bool) -> Vec<Table> {
+    pub(super) fn comparisons(self, columns: &'a str, rows: &'a Rows, geometric_mean: bool) -> Vec<Table> {
         let taken = match rows {
             Rows::Axis { axis, .. } => vec![columns, axis],
             Rows::Metrics(_) => vec![columns],
@@ -24,7 +24,7 @@ impl<'a> View<'a> {
         blocks.iter().map(|block| self.comparison(columns, rows, geometric_mean, block)).collect()
     }
 
-    fn comparison(self, columns: &str, rows: &Rows, geometric_mean: bool, block: &Place<'a>) -> Table {
+    fn comparison(self, columns: &'a str, rows: &'a Rows, geometric_mean: bool, block: &Place<'a>) -> Table {
         let measured = self.rows(columns, rows, block);
         // A unit that all rows have stands above them.
         let shared = measured.first().map_or("", |row| row.unit);
@@ -40,7 +40,7 @@ impl<'a> View<'a> {
             Rows::Metrics(_) => "metric",
         };
         let mut header = vec![labels(with_unit(corner, shared))];
-        let titles: Vec<&str> = self.values(columns).iter().map(|v| self.label(columns, v)).collect();
+        let titles: Vec<&str> = self.values(columns).map(|v| self.label(columns, v)).collect();
         header.extend(titles.iter().flat_map(|title| value_and_change(title)));
 
         let measured: Vec<Vec<Field>> = measured.into_iter().map(|row| row.fields).collect();
@@ -55,17 +55,17 @@ impl<'a> View<'a> {
         table
     }
 
-    fn rows(self, columns: &str, rows: &'a Rows, block: &Place<'a>) -> Vec<Row<'a>> {
+    fn rows(self, columns: &'a str, rows: &'a Rows, block: &Place<'a>) -> Vec<Row<'a>> {
         match rows {
             Rows::Axis { axis, metric, label } => {
-                let row = |value: &&'a str| {
-                    let place = [block.as_slice(), &[(axis.as_str(), *value)]].concat();
+                let row = |value: &'a str| {
+                    let place = [block.as_slice(), &[(axis.as_str(), value)]].concat();
                     let on = |axis: &str| place.iter().find(|(a, _)| *a == axis).map(|(_, value)| *value);
                     let label = self.filled(label, on, |piece| piece.to_string());
                     let fields = self.across(metric, &place, columns);
                     Row { label, unit: self.unit(metric), fields }
                 };
-                self.values(axis).iter().map(row).collect()
+                self.values(axis).map(row).collect()
             }
             Rows::Metrics(metrics) => {
                 let all = metrics.keys().map(String::as_str).collect();

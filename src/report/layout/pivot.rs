@@ -33,37 +33,32 @@ impl<'a> View<'a> {
             let value = |axis: &str| block.iter().find(|(a, _)| *a == axis).map(|(_, value)| *value);
             return Some(self.filled(template, value, |piece| piece.to_string()));
         }
-        let open = block.iter().filter(|(axis, _)| self.values(axis).len() > 1);
+        let open = block.iter().filter(|(axis, _)| self.values(axis).nth(1).is_some());
         let parts: Vec<String> =
             open.map(|(axis, value)| format!("{axis} {}", self.label(axis, value))).collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     /// A metric in the cells of `place`, at every value across.
-    pub(super) fn across(self, metric: &str, place: &Place, columns: &str) -> Vec<Field> {
-        let cell = |column: &str| {
-            let has =
-                |cell: &Cell, axis: &str, value: &str| cell.coords.get(axis).is_some_and(|v| v == value);
-            let mut cells = self.cells().filter(|c| place.iter().all(|(a, v)| has(c, a, v)));
-            cells.find(|c| has(c, columns, column))
-        };
-        let field = |column: &&str| cell(column).map_or(Field::Excluded, |c| self.field(c, metric));
-        self.values(columns).iter().map(field).collect()
+    pub(super) fn across(self, metric: &str, place: &Place<'a>, columns: &'a str) -> Vec<Field> {
+        let cell = |column| self.index.cell([place.as_slice(), &[(columns, column)]].concat());
+        let field = |column| cell(column).map_or(Field::Excluded, |c| self.field(c, metric));
+        self.values(columns).map(field).collect()
     }
 
     pub(super) fn pivot(
         self,
         metric: &str,
-        columns: &str,
-        rows: &str,
+        columns: &'a str,
+        rows: &'a str,
         derived: &[Derived],
         block: &Place<'a>,
     ) -> Table {
-        let row = |row: &&'a str| {
-            let place = [block.as_slice(), &[(rows, *row)]].concat();
+        let row = |row| {
+            let place = [block.as_slice(), &[(rows, row)]].concat();
             (self.label(rows, row), self.across(metric, &place, columns))
         };
-        let measured: Vec<(&str, Vec<Field>)> = self.values(rows).iter().map(row).collect();
+        let measured: Vec<(&str, Vec<Field>)> = self.values(rows).map(row).collect();
 
         let unit = unit_shown(self.unit(metric)).map_or(String::new(), |unit| format!("/{unit}"));
         let mut body: Vec<Vec<Field>> = measured
@@ -73,7 +68,7 @@ impl<'a> View<'a> {
         body.extend(derived.iter().flat_map(|d| self.derive(*d, &measured)));
 
         let mut header = vec![labels(columns)];
-        header.extend(self.values(columns).iter().map(|v| values(self.label(columns, v))));
+        header.extend(self.values(columns).map(|v| values(self.label(columns, v))));
         let used: Vec<Field> = measured.into_iter().flat_map(|(_, f)| f).collect();
         self.table(self.subtitle(block), header, body, &used)
     }
