@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::guard::{self, Report};
@@ -101,6 +102,8 @@ async fn accompany<T>(
                 if output.take(Stream::Stdout, &out[..n]).is_break() {
                     course.linger();
                 }
+                // A flood always has more: whatever else goes on has its turn.
+                yield_now().await;
             }
             read = stderr.read(&mut err), if err_open => {
                 let n = read.unwrap_or(0);
@@ -108,6 +111,7 @@ async fn accompany<T>(
                 if output.take(Stream::Stderr, &err[..n]).is_break() {
                     course.linger();
                 }
+                yield_now().await;
             }
             it = &mut report, if reported.is_none() => {
                 reported = Some(it);
