@@ -21,6 +21,7 @@ use std::time::Duration;
 use fs_err as fs;
 use fs4::fs_std::FileExt;
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
 /// The inputs of something cached, by name: `source`, `toolchain`, ...
@@ -173,10 +174,14 @@ impl Cache {
     /// It cannot be written.
     pub fn remember(&self, name: &str, inputs: &Inputs) -> io::Result<()> {
         let path = self.last_path(name);
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
+        let text = serde_json::to_vec(inputs)?;
+        if std::fs::read(&path).is_ok_and(|before| before == text) {
+            return Ok(());
         }
-        write_whole(&path, &serde_json::to_vec_pretty(inputs)?)
+        fs::create_dir_all(folder(&path))?;
+        // Not waited for: what a power cut leaves of it says nothing, or the truth.
+        draft(&path, &text)?.persist(&path)?;
+        Ok(())
     }
 
     fn last_path(&self, name: &str) -> PathBuf {
@@ -198,16 +203,33 @@ fn default_root(var: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<Path
 /// # Errors
 /// The file system refuses; the error names the file.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
-    let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let named = |e: io::Error| io::Error::new(e.kind(), format!("cannot write {}: {e}", path.display()));
-    // Readable like any other file; a temporary one is its owner's alone.
-    let mut file = tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(dir)
-        .map_err(named)?;
-    io::Write::write_all(&mut file, content).and_then(|()| file.as_file().sync_all()).map_err(named)?;
+    let file = draft(path, content).map_err(named)?;
+    file.as_file().sync_all().map_err(named)?;
     file.persist(path).map_err(|e| named(e.error))?;
-    sync(dir)
+    sync(folder(path))
+}
+
+/// What is to become the file `path`, in a file beside it.
+fn draft(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
+    // Readable like any other file; a temporary one is its owner's alone.
+    let mut file =
+        tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder(path))?;
+    io::Write::write_all(&mut file, content)?;
+    Ok(file)
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The same, if the file does not hold that already.
+///
+/// # Errors
+/// The file system refuses; the error names the file.
+pub fn write_changed(path: &Path, content: &[u8]) -> io::Result<()> {
+    let same = fs::read(path).is_ok_and(|before| before == content);
+    if same { Ok(()) } else { write_whole(path, content) }
 }
 
 /// Waits until a file, or the names in a directory, are on disk.
@@ -223,25 +245,95 @@ pub fn sync(path: &Path) -> io::Result<()> {
 /// # Errors
 /// The file system refuses.
 pub fn sync_tree(dir: &Path) -> io::Result<()> {
-    let mut paths = vec![dir.to_owned()];
+    sync_trees(&[dir.to_owned()])
+}
+
+/// The same for several directories of one file system.
+///
+/// # Errors
+/// The file system refuses.
+pub fn sync_trees(dirs: &[PathBuf]) -> io::Result<()> {
+    let mut paths = dirs.to_vec();
     let mut next = 0;
     while let Some(path) = paths.get(next) {
+        // A source tree is too many files to wait for each of them.
+        if paths.len() > 200 {
+            return Ok(nix::unistd::syncfs(fs::File::open(&dirs[0])?.file())?);
+        }
         next += 1;
         if path.symlink_metadata()?.is_dir() {
             for entry in fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()? {
                 paths.push(entry.path());
             }
         }
-        // A source tree is too many files to wait for each of them.
-        if paths.len() > 200 {
-            return Ok(nix::unistd::syncfs(fs::File::open(dir)?.file())?);
-        }
     }
     paths.iter().filter(|path| !path.is_symlink()).try_for_each(|path| sync(path))
 }
 
+/// Whether a file may be written into.
+///
+/// # Errors
+/// It is not there.
+pub fn is_writable(file: &Path) -> io::Result<bool> {
+    Ok(!fs::metadata(file)?.permissions().readonly())
+}
+
+/// Keeps people from writing into a file that is to have several names. One of
+/// another user's cache cannot be changed, and need not be.
+pub fn make_read_only(file: &Path) {
+    if let Ok(meta) = fs::metadata(file) {
+        let _ = fs::set_permissions(file, Permissions::from_mode(meta.permissions().mode() & !0o222));
+    }
+}
+
+/// Makes `to` another name of a file that is never to change again, or a copy
+/// where that cannot be.
+///
+/// # Errors
+/// The file system refuses.
+pub fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
+    let link = || std::fs::hard_link(from, to);
+    let linked = match link() {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => gone(to).and_then(|()| link()),
+        done => done,
+    };
+    linked.or_else(|_| copy_anew(from, to))
+}
+
+/// A copy in a file of its own: what is there already may be another name of
+/// a file in the cache.
+///
+/// # Errors
+/// The file system refuses.
+pub fn copy_anew(from: &Path, to: &Path) -> io::Result<()> {
+    gone(to)?;
+    fs::copy(from, to).map(drop)
+}
+
+/// Writes a file of its own, without waiting until it is on disk.
+///
+/// # Errors
+/// The file system refuses.
+pub fn write_anew(path: &Path, content: &[u8]) -> io::Result<()> {
+    let new = || fs::OpenOptions::new().write(true).create_new(true).open(path);
+    let mut file = match new() {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => gone(path).and_then(|()| new())?,
+        file => file?,
+    };
+    io::Write::write_all(&mut file, content)
+}
+
+fn gone(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     fn inputs(pairs: &[(&str, &str)]) -> Inputs {
@@ -283,6 +375,41 @@ mod tests {
         assert_eq!(env(&["XDG_CACHE_HOME", "HOME"]), Some("/XDG_CACHE_HOME/matrix".into()));
         assert_eq!(env(&["HOME"]), Some("/HOME/.cache/matrix".into()));
         assert_eq!(env(&[]), None);
+    }
+
+    #[test]
+    fn what_is_linked_is_never_written_into() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let text = |name: &str| fs::read_to_string(path(name)).unwrap();
+        fs::write(path("cached"), "cached").unwrap();
+        assert!(is_writable(&path("cached")).unwrap());
+        make_read_only(&path("cached"));
+        assert!(!is_writable(&path("cached")).unwrap());
+        for _ in 0..2 {
+            link_or_copy(&path("cached"), &path("linked")).unwrap();
+            assert_eq!(text("linked"), "cached");
+            let (one, other) = ["cached", "linked"].map(|n| fs::metadata(path(n)).unwrap()).into();
+            assert_eq!(one.ino(), other.ino());
+        }
+        fs::write(path("new"), "new").unwrap();
+        copy_anew(&path("new"), &path("linked")).unwrap();
+        assert_eq!((text("linked"), text("cached")), ("new".into(), "cached".into()));
+        link_or_copy(&path("cached"), &path("linked")).unwrap();
+        write_anew(&path("linked"), b"newer").unwrap();
+        assert_eq!((text("linked"), text("cached")), ("newer".into(), "cached".into()));
+    }
+
+    #[test]
+    fn what_is_remembered_is_told_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(Some(dir.path().into())).unwrap();
+        assert_eq!(cache.last_inputs("m/c"), None);
+        for value in ["1", "1", "2"] {
+            cache.remember("m/c", &inputs(&[("a", value)])).unwrap();
+            assert_eq!(cache.last_inputs("m/c"), Some(inputs(&[("a", value)])));
+        }
+        assert_eq!(fs::read_dir(dir.path().join("last")).unwrap().count(), 1, "no draft is left");
     }
 
     #[tokio::test]

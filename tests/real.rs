@@ -332,7 +332,8 @@ async fn the_trial_guest_powers_off() {
     process::set_guard_program(MATRIX);
     let (cache, stop) = (Cache::open(Some(room("cache"))).unwrap(), Stop::default());
     for arch in arch::all().unwrap() {
-        let tools = kernel::toolchain::find(&Toolchain::Gcc { prefix: None }, &arch, &stop).await.unwrap();
+        let gcc = Toolchain::Gcc { prefix: None };
+        let tools = kernel::toolchain::find(&gcc, &arch, &cache, &stop).await.unwrap();
         let payload =
             compiled::probe(arch.kvm.as_ref().unwrap(), &arch, &tools, &cache, &stop).await.unwrap();
         let limit = Duration::from_secs(60);
@@ -364,9 +365,16 @@ async fn build(
         toolchain: Toolchain::Gcc { prefix: None },
         make: vec![],
     };
-    let tools = kernel::toolchain::find(&kernel.toolchain, arch, &stop).await.unwrap();
+    let tools = kernel::toolchain::find(&kernel.toolchain, arch, cache, &stop).await.unwrap();
     let symbols = symbols.iter().map(|(s, v)| ((*s).to_owned(), (*v).to_owned())).collect();
-    kernel::KernelBuild::describe(arch, &kernel, &symbols, &tree, &tools).unwrap()
+    kernel::KernelBuild {
+        arch: arch.clone().into(),
+        source: tree,
+        request: kernel::config::Request::of_all(&kernel, &arch.name).unwrap().with(&symbols),
+        tools: tools.into(),
+        make: kernel.make,
+        ccache: None,
+    }
 }
 
 /// NR_CPUS beyond the tree's range and OFFSTACK in both directions, on every
@@ -422,10 +430,11 @@ async fn value_that_does_not_stick_is_explained() {
 #[ignore = "needs the cross compilers"]
 async fn frames_are_those_that_the_compiler_reports() {
     process::set_guard_program(MATRIX);
-    let stop = Stop::default();
+    let (cache, stop) = (Cache::open(Some(room("cache"))).unwrap(), Stop::default());
     let sources = ["tests/data/frames/frames.c", "qemu/guest/agent.c"];
     for arch in arch::all().unwrap() {
-        let tools = kernel::toolchain::find(&Toolchain::Gcc { prefix: None }, &arch, &stop).await.unwrap();
+        let gcc = Toolchain::Gcc { prefix: None };
+        let tools = kernel::toolchain::find(&gcc, &arch, &cache, &stop).await.unwrap();
         for (source, level) in sources.iter().flat_map(|s| ["-O2", "-Os", "-O3"].map(|o| (s, o))) {
             let object = room("frames").join("a.o");
             let mut gcc = Command::new(&tools.cc[0]);

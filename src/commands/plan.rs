@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 
 use super::{Ending, load, print};
-use crate::arch;
 use crate::boot::guest::initramfs_name;
 use crate::boot::machine::{Host, Kvm, Machine};
 use crate::boot::session::Session;
@@ -113,14 +112,14 @@ fn commands(matrix: &Matrix, plan: &Plan, cache: &Cache, jobs: usize) -> anyhow:
         text.push_str(&format!("\n# {}\n{}\n", planned.name(), build.command(&objdir, jobs).command_line()));
         let image = cache.entry("builds", &fingerprint).join("Image");
         for cell in &planned.cells {
-            let arch = arch::find(&cell.arch)?;
+            let arch = &build.arch;
             let (boot, benchmarks) = (matrix.boot_of(cell), matrix.benchmarks_of(cell));
-            let machine = Machine::choose(&arch, &boot, &host, 1);
+            let machine = Machine::choose(arch, &boot, &host, 1);
             let staged = machine.online == Online::Staged;
             let initramfs = Path::new("RUN/guest").join(initramfs_name(&arch.name, &benchmarks, staged));
             let firmware = PathBuf::from(format!("RUN/guest/{}-firmware.elf", arch.name));
             let session = Session {
-                arch: &arch,
+                arch,
                 boot: &boot,
                 image: &image,
                 initramfs: &initramfs,

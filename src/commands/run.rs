@@ -6,13 +6,13 @@ use anyhow::{Context, bail};
 use fs_err as fs;
 
 use super::{Ending, load, plan, print, shown, stop_on_signals, store_file};
-use crate::cache::{Cache, write_whole};
+use crate::cache::{Cache, write_changed};
 use crate::cli::{Form, Run, Talk};
 use crate::event::{Event, Tell};
 use crate::history::History;
 use crate::model::{Cell, Matrix, Results};
 use crate::process::Stop;
-use crate::report::{self, Field};
+use crate::report::{self, Field, Table};
 use crate::sched::host;
 use crate::sched::plan::targets;
 use crate::sched::run::{Options, Summary};
@@ -59,7 +59,7 @@ async fn begin(
         return plan::show(&part, cache, Some(jobs(args)), stop).await;
     }
     // What is missing altogether is said before anything is created.
-    let targets = targets(&part, stop).await?;
+    let targets = targets(&part, cache, stop).await?;
     let text = fs::read_to_string(file)?;
     let seed = args.seed.unwrap_or_else(|| jiff::Timestamp::now().as_nanosecond() as u64 % 1_000_000);
     let info = host::describe(&targets, seed, args.shard);
@@ -95,7 +95,8 @@ async fn resume(
     if args.dry_run {
         return plan::show(&part, cache, Some(jobs(args)), stop).await;
     }
-    let targets = if part.cells.is_empty() { Default::default() } else { targets(&part, stop).await? };
+    let targets =
+        if part.cells.is_empty() { Default::default() } else { targets(&part, cache, stop).await? };
     host::resume(&mut info, &targets, part.is_timed())?;
     let task = Task { args, cache, record, talk, stop, part: &part, info: &info };
     task.perform(targets, || {
@@ -140,7 +141,7 @@ impl Task<'_> {
         targets: std::collections::BTreeMap<String, sched::plan::Target>,
         dir: impl FnOnce() -> anyhow::Result<RunDir>,
     ) -> anyhow::Result<Ending> {
-        let Task { args, cache, record, talk, stop, part, info } = *self;
+        let Task { args, cache, talk, stop, part, info, .. } = *self;
         let tell = ui::watcher(talk);
         stop_on_signals(stop, &tell)?;
         let mut dir = dir()?;
@@ -165,27 +166,37 @@ impl Task<'_> {
         }
         // Bars are gone before the tables come.
         drop(tell);
-        let (mut results, report) = report(dir.path(), args.format)?;
+        self.conclude(&summary, dir)
+    }
+
+    /// Says what came of the run, and keeps it beside the records.
+    fn conclude(&self, summary: &Summary, dir: RunDir) -> anyhow::Result<Ending> {
+        let Task { args, record, talk, info, .. } = *self;
+        let path = dir.path().to_owned();
+        let (mut results, _lock) = dir.into_results();
+        let mut tables = report::tables(&results);
+        let text = report(&path, &results, &tables, args.format)?;
         if !summary.interrupted {
-            print(&report)?;
+            print(&text)?;
         }
         // The rest of the matrix is other shards' business.
         if let Some(shard) = info.shard {
-            results.matrix.cells = sched::plan::shard(dir.matrix(), shard)?;
+            results.matrix.cells = sched::plan::shard(&results.matrix, shard)?;
+            tables = report::tables(&results);
         }
         if !talk.quiet {
-            eprintln!("{}", closing(&summary, &results, &shown(dir.path())));
+            eprintln!("{}", closing(summary, &results, &shown(&path)));
         }
         if summary.interrupted {
             return Ok(Ending::Interrupted);
         }
         if let Some(file) = record {
-            let said = super::history::add(&mut History::open(file)?, dir.path())?;
+            let said = super::history::add(&mut History::open(file)?, &path)?;
             if !talk.quiet {
                 eprintln!("{said}");
             }
         }
-        Ok(ending(&results))
+        Ok(ending(&results, &tables))
     }
 }
 
@@ -200,15 +211,13 @@ fn keep_limit(cache: Cache, tell: &Tell) {
     tell(Event::Note(format!("cache: {text}")));
 }
 
-/// Reads a run back, keeps its report beside it, and gives both.
-pub fn report(dir: &Path, form: Form) -> anyhow::Result<(Results, String)> {
-    let results = store::load(dir)?;
-    let tables = report::tables(&results);
-    let written = |form| super::report::written(dir, &results, &tables, form);
-    write_whole(&dir.join("tables.txt"), written(Form::Text)?.as_bytes())?;
-    write_whole(&dir.join("report.html"), written(Form::Html)?.as_bytes())?;
-    let report = written(form)?;
-    Ok((results, report))
+/// Keeps a run's report beside it, and gives it in the form that is asked for.
+pub fn report(dir: &Path, results: &Results, tables: &[Table], form: Form) -> anyhow::Result<String> {
+    let written = |form| super::report::written(dir, results, tables, form);
+    let text = written(Form::Text)?;
+    write_changed(&dir.join("tables.txt"), text.as_bytes())?;
+    write_changed(&dir.join("report.html"), written(Form::Html)?.as_bytes())?;
+    if form == Form::Text { Ok(text) } else { written(form) }
 }
 
 fn failed(results: &Results) -> Vec<&Cell> {
@@ -229,8 +238,7 @@ fn closing(summary: &Summary, results: &Results, dir: &str) -> String {
 }
 
 /// Whether all cells have what tables show of them.
-pub fn ending(results: &Results) -> Ending {
-    let tables = report::tables(results);
+pub fn ending(results: &Results, tables: &[Table]) -> Ending {
     let incomplete = |f: &Field| matches!(f, Field::Failed { .. } | Field::Missing);
     let bad = tables.iter().any(|t| t.rows.iter().flatten().any(incomplete));
     if bad || !failed(results).is_empty() { Ending::Failed } else { Ending::Good }

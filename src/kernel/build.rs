@@ -1,7 +1,6 @@
 //! One kernel: everything it is made from, whether it is there already, and
 //! how it is made.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use super::source::SourceTree;
 use super::toolchain::Tools;
 use crate::arch::Arch;
 use crate::cache::{Cache, Inputs, write_whole};
-use crate::model::{BaseConfig, Failure, Kernel, Stage};
+use crate::model::{BaseConfig, Failure, Stage};
 use crate::process::jobserver::Jobserver;
 use crate::process::{self, Ended, Limits, Spec, Stop};
 
@@ -44,13 +43,13 @@ const GRACE: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct KernelBuild {
     /// The architecture it is for.
-    pub arch: Arch,
+    pub arch: Arc<Arch>,
     /// The tree it is built from.
     pub source: SourceTree,
     /// Its configuration.
     pub request: Request,
     /// Its compiler.
-    pub tools: Tools,
+    pub tools: Arc<Tools>,
     /// Further make variables.
     pub make: Vec<String>,
     /// What may save compiling; it changes nothing that comes out.
@@ -115,29 +114,6 @@ impl Built {
 }
 
 impl KernelBuild {
-    /// Describes the kernel of one cell.
-    ///
-    /// # Errors
-    /// A configuration fragment cannot be read.
-    pub fn describe(
-        arch: &Arch,
-        kernel: &Kernel,
-        symbols: &BTreeMap<String, String>,
-        source: &SourceTree,
-        tools: &Tools,
-    ) -> anyhow::Result<KernelBuild> {
-        let request =
-            Request::gather(&kernel.base, &kernel.fragments, &arch.name, &[&kernel.config, symbols])?;
-        Ok(KernelBuild {
-            arch: arch.clone(),
-            source: source.clone(),
-            request,
-            tools: tools.clone(),
-            make: kernel.make.clone(),
-            ccache: None,
-        })
-    }
-
     /// Everything that decides what comes out.
     ///
     /// # Errors
@@ -489,6 +465,8 @@ async fn stripped_size(tools: &Tools, vmlinux: &Path, stop: &Stop) -> anyhow::Re
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -10,7 +11,7 @@ use fs_err as fs;
 use super::kconfig::{self, Rules};
 use super::source::SourceTree;
 use crate::assets;
-use crate::model::{BaseConfig, Fragment};
+use crate::model::{BaseConfig, Fragment, Kernel};
 use crate::process::{self, Spec, Stop};
 
 const LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -23,40 +24,44 @@ pub struct Request {
     /// What everything else is added to.
     pub base: BaseConfig,
     /// Symbols of built-in fragments. Trees of other versions may lack one.
-    pub fragments: BTreeMap<String, String>,
+    pub fragments: Arc<BTreeMap<String, String>>,
     /// Symbols that the user asks for; every one must stick.
     pub symbols: BTreeMap<String, String>,
 }
 
 impl Request {
-    /// Gathers fragments and symbols; later ones win.
+    /// What every cell of an architecture asks for: fragments and symbols, of
+    /// which later ones win.
     ///
     /// # Errors
     /// A fragment does not exist.
-    pub fn gather(
-        base: &BaseConfig,
-        fragments: &[Fragment],
-        arch: &str,
-        symbols: &[&BTreeMap<String, String>],
-    ) -> anyhow::Result<Request> {
-        let mut request =
-            Request { base: base.clone(), fragments: BTreeMap::new(), symbols: BTreeMap::new() };
-        for fragment in fragments {
+    pub fn of_all(kernel: &Kernel, arch: &str) -> anyhow::Result<Request> {
+        let (mut fragments, mut symbols) = (BTreeMap::new(), BTreeMap::new());
+        for fragment in &kernel.fragments {
             match fragment {
-                Fragment::Builtin(name) => request.fragments.extend(builtin(name, arch)?),
-                Fragment::File(path) => request.symbols.extend(kconfig::parse(&fs::read_to_string(path)?)),
+                Fragment::Builtin(name) => fragments.extend(builtin(name, arch)?),
+                Fragment::File(path) => symbols.extend(kconfig::parse(&fs::read_to_string(path)?)),
             }
         }
-        for more in symbols {
-            request.symbols.extend(more.iter().map(|(s, v)| (s.clone(), v.clone())));
+        let request = Request { base: kernel.base.clone(), fragments: Arc::new(fragments), symbols };
+        Ok(request.with(&kernel.config))
+    }
+
+    /// The same with further symbols, which win.
+    pub fn with(&self, symbols: &BTreeMap<String, String>) -> Request {
+        let mut request = self.clone();
+        request.symbols.extend(symbols.iter().map(|(s, v)| (s.clone(), v.clone())));
+        let asked = &request.symbols;
+        if asked.keys().any(|s| request.fragments.contains_key(s)) {
+            Arc::make_mut(&mut request.fragments).retain(|s, _| !asked.contains_key(s));
         }
-        request.fragments.retain(|s, _| !request.symbols.contains_key(s));
-        Ok(request)
+        request
     }
 
     /// The request as a configuration file.
     pub fn text(&self) -> String {
-        self.asked().iter().map(|(s, v)| kconfig::line(s, v)).collect()
+        let asked: BTreeMap<_, _> = self.fragments.iter().chain(&self.symbols).collect();
+        asked.into_iter().map(|(s, v)| kconfig::line(s, v)).collect()
     }
 
     fn asked(&self) -> BTreeMap<String, String> {
@@ -217,7 +222,8 @@ async fn generate(
                 .await
                 .with_context(|| format!("make {target}"))?;
         }
-        BaseConfig::File(path) => drop(fs::copy(path, &config)?),
+        // Without its mode: one from a run is read-only.
+        BaseConfig::File(path) => fs::write(&config, fs::read(path)?)?,
     }
     if !all_no {
         let base = fs::read_to_string(&config)?;
@@ -237,10 +243,10 @@ mod tests {
 
     #[test]
     fn symbols_win_over_fragments_and_later_over_earlier() {
-        let base = BaseConfig::Target("allnoconfig".into());
-        let fragments = [Fragment::Builtin("minimal".into())];
-        let (all, cell) = (map(&[("SMP", "n"), ("X", "1")]), map(&[("X", "2")]));
-        let request = Request::gather(&base, &fragments, "nowhere", &[&all, &cell]).unwrap();
+        let fragments = vec![Fragment::Builtin("minimal".into())];
+        let (config, cell) = (map(&[("SMP", "n"), ("X", "1")]), map(&[("X", "2")]));
+        let kernel = Kernel { fragments, config, ..Kernel::plain() };
+        let request = Request::of_all(&kernel, "nowhere").unwrap().with(&cell);
         assert_eq!(request.symbols, map(&[("SMP", "n"), ("X", "2")]));
         assert!(!request.fragments.contains_key("SMP"));
         assert_eq!(request.fragments["PRINTK"], "y");

@@ -37,6 +37,15 @@ pub fn parse(text: &str) -> BTreeMap<String, String> {
     text.lines().filter_map(parse_line).map(|(s, v)| (s.to_owned(), v.to_owned())).collect()
 }
 
+/// Value of one symbol of a `.config`, as [`parse`] gives it.
+pub fn value<'t>(text: &'t str, symbol: &str) -> Option<&'t str> {
+    let lines = text.match_indices(symbol).filter_map(|(at, _)| {
+        let begin = text[..at].rfind('\n').map_or(0, |end| end + 1);
+        parse_line(text[begin..].lines().next()?)
+    });
+    lines.filter(|(name, _)| *name == symbol).last().map(|(_, value)| value)
+}
+
 fn parse_line(line: &str) -> Option<(&str, &str)> {
     let line = line.trim();
     if let Some(rest) = line.strip_prefix("# CONFIG_") {
@@ -91,18 +100,32 @@ pub fn mismatches(asked: &BTreeMap<String, String>, config: &BTreeMap<String, St
         .collect()
 }
 
-/// Lines that lead from one configuration to another, sorted by symbol.
-pub fn diff(from: &BTreeMap<String, String>, to: &BTreeMap<String, String>) -> String {
+/// What differs between two `.config`s, as lines of either.
+pub fn diff(from: &str, to: &str) -> String {
+    // Neighbours have almost all in common, mostly in long stretches.
+    let begin = common(from.as_bytes().chunks(64), to.as_bytes().chunks(64));
+    let begin = from.as_bytes()[..begin].iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
+    let (from, to) = (&from[begin..], &to[begin..]);
+    let end = common(from.as_bytes().rchunks(64), to.as_bytes().rchunks(64));
+    let tail = &from.as_bytes()[from.len() - end..];
+    let end = tail.iter().position(|b| *b == b'\n').map_or(0, |first| end - first - 1);
+    let (from, to) = (parse(&from[..from.len() - end]), parse(&to[..to.len() - end]));
+
     let symbols: BTreeSet<_> = from.keys().chain(to.keys()).collect();
     let mut out = String::new();
     for symbol in symbols.into_iter().filter(|s| from.get(*s) != to.get(*s)) {
-        for (sign, side) in [('-', from), ('+', to)] {
+        for (sign, side) in [('-', &from), ('+', &to)] {
             if let Some(value) = side.get(symbol) {
                 out.push_str(&format!("{sign}{}", line(symbol, value)));
             }
         }
     }
     out
+}
+
+/// Bytes in the first pieces that are the same.
+fn common<'t>(one: impl Iterator<Item = &'t [u8]>, other: impl Iterator<Item = &'t [u8]>) -> usize {
+    one.zip(other).take_while(|(one, other)| one == other).map(|(one, _)| one.len()).sum()
 }
 
 /// What a tree's rules say of one symbol.
@@ -352,6 +375,15 @@ mod tests {
     }
 
     #[test]
+    fn one_value_is_what_all_say_of_it() {
+        let text = "CONFIG_NR_CPUS_RANGE_END=512\nCONFIG_NR_CPUS=64\n# CONFIG_SMP is not set\n# NR_CPUS\nCONFIG_S=\"NR_CPUS\"\n";
+        for symbol in ["NR_CPUS", "NR_CPUS_RANGE_END", "SMP", "S", "CPUS"] {
+            assert_eq!(value(text, symbol), parse(text).get(symbol).map(String::as_str), "{symbol}");
+        }
+        assert_eq!(value(text, "NR_CPUS"), Some("64"));
+    }
+
+    #[test]
     fn absent_is_as_good_as_n_and_nothing_else() {
         let config = map(&[("A", "y"), ("S", "\"x\"")]);
         let asked = map(&[("A", "y"), ("B", "n"), ("C", "y"), ("S", "x"), ("N", "64")]);
@@ -361,10 +393,18 @@ mod tests {
 
     #[test]
     fn diff_shows_only_what_changed() {
-        let a = map(&[("A", "y"), ("N", "64"), ("GONE", "y")]);
-        let b = map(&[("A", "y"), ("N", "128"), ("NEW", "n")]);
-        assert_eq!(diff(&a, &b), "-CONFIG_GONE=y\n-CONFIG_N=64\n+CONFIG_N=128\n+# CONFIG_NEW is not set\n");
-        assert_eq!(diff(&a, &a), "");
+        let more: String = (0..50).map(|n| line(&format!("MORE_{n}"), "y")).collect();
+        for (before, behind) in [("", ""), (more.as_str(), ""), ("", more.as_str()), (&more, &more)] {
+            let a = format!("{before}CONFIG_N=64\nCONFIG_A=y\nCONFIG_GONE=y\n{behind}");
+            let b = format!("{before}CONFIG_N=128\nCONFIG_A=y\n# CONFIG_NEW is not set\n{behind}");
+            let both = "-CONFIG_GONE=y\n-CONFIG_N=64\n+CONFIG_N=128\n+# CONFIG_NEW is not set\n";
+            assert_eq!(diff(&a, &b), both);
+            assert_eq!(diff(&a, &a), "");
+            assert_eq!(
+                diff(&a, ""),
+                parse(&a).iter().map(|(s, v)| format!("-{}", line(s, v))).collect::<String>()
+            );
+        }
     }
 
     const KCONFIG: &str = "\

@@ -14,6 +14,7 @@ pub mod reproduce;
 pub mod seed;
 pub mod source;
 pub mod toolchain;
+pub mod version;
 
 pub use build::{BuildInfo, KernelBuild};
 pub use ccache::Ccache;

@@ -37,8 +37,8 @@ tree=$(cd "$1" && pwd)
 mkdir -p "${{2:-objects}}"
 objects=$(cd "${{2:-objects}}" && pwd)
 # Kconfig takes these instead of the tree's files of the same names.
-[ ! -d "$here/overlay" ] || cp -R "$here/overlay/." "$objects"
-cp "$here/config" "$objects/.config"
+[ ! -d "$here/overlay" ] || cp -Rf "$here/overlay/." "$objects"
+cat "$here/config" >"$objects/.config"
 {make}
 cmp "$here/config" "$objects/.config"
 KERNEL=$objects/{image} exec "$here"/{boot}
@@ -48,28 +48,17 @@ KERNEL=$objects/{image} exec "$here"/{boot}
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::kernel::Tools;
-    use crate::model::{BaseConfig, Kernel, Toolchain};
+    use crate::kernel::config::Request;
+    use crate::model::{BaseConfig, Kernel};
 
     #[test]
     fn nothing_of_the_machine_is_in_it_and_values_are_quoted() {
-        let arch = crate::arch::all().unwrap().remove(0);
         let kernel = Kernel {
             base: BaseConfig::Target("allnoconfig".into()),
-            fragments: vec![],
-            config: BTreeMap::new(),
-            patches: vec![],
-            toolchain: Toolchain::Gcc { prefix: None },
             make: vec!["KCFLAGS=-O2 -g".into()],
-        };
-        let tree = SourceTree {
-            dir: "/home/me/linux".into(),
-            fingerprint: "f".into(),
-            describe: "it's".into(),
-            state: None,
+            ..Kernel::plain()
         };
         let tools = Tools {
             make: vec![],
@@ -78,7 +67,20 @@ mod tests {
             objdump: String::new(),
             version: String::new(),
         };
-        let build = KernelBuild::describe(&arch, &kernel, &BTreeMap::new(), &tree, &tools).unwrap();
+        let arch = crate::arch::all().unwrap().remove(0);
+        let build = KernelBuild {
+            request: Request::of_all(&kernel, &arch.name).unwrap(),
+            arch: arch.into(),
+            source: SourceTree {
+                dir: "/home/me/linux".into(),
+                fingerprint: "f".into(),
+                describe: "it's".into(),
+                state: None,
+            },
+            tools: tools.into(),
+            make: kernel.make,
+            ccache: None,
+        };
         let script = script(&build, "boot-1/qemu.sh");
         assert!(!script.contains("/home/me"), "{script}");
         assert!(script.contains("make -C \"$tree\" O=\"$objects\" "), "{script}");

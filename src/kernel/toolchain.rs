@@ -1,14 +1,12 @@
 //! The compiler and binutils that a kernel and its guest agent are built with.
 
-use std::time::Duration;
-
 use anyhow::Context;
 
+use super::version::version;
 use crate::arch::Arch;
+use crate::cache::Cache;
 use crate::model::Toolchain;
-use crate::process::{self, Spec, Stop};
-
-const SHORT: Duration = Duration::from_secs(60);
+use crate::process::Stop;
 
 /// A toolchain found on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +27,7 @@ pub struct Tools {
 ///
 /// # Errors
 /// It is not installed.
-pub async fn find(wanted: &Toolchain, arch: &Arch, stop: &Stop) -> anyhow::Result<Tools> {
+pub async fn find(wanted: &Toolchain, arch: &Arch, cache: &Cache, stop: &Stop) -> anyhow::Result<Tools> {
     let Names { make, cc, linker, strip, objdump } = names(wanted, arch);
     let install = || {
         let packages = match wanted {
@@ -38,8 +36,8 @@ pub async fn find(wanted: &Toolchain, arch: &Arch, stop: &Stop) -> anyhow::Resul
         };
         format!("no toolchain for {}; on Debian: apt-get install {packages}", arch.name)
     };
-    let compiler = first_line(&cc[0], stop).await.with_context(install)?;
-    let linker = first_line(&linker, stop).await.with_context(install)?;
+    let (compiler, linker) = tokio::join!(version(&cc[0], cache, stop), version(&linker, cache, stop));
+    let (compiler, linker) = (compiler.with_context(install)?, linker.with_context(install)?);
     Ok(Tools { make, cc, strip, objdump, version: format!("{compiler}, {linker}") })
 }
 
@@ -76,9 +74,4 @@ fn names(wanted: &Toolchain, arch: &Arch) -> Names {
             }
         }
     }
-}
-
-async fn first_line(program: &str, stop: &Stop) -> anyhow::Result<String> {
-    let text = process::output(&Spec::new(program).arg("--version"), SHORT, stop).await?;
-    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
@@ -18,6 +19,7 @@ use crate::boot::{compiled, kvm, params};
 use crate::cache::{Inputs, sync_tree, write_whole};
 use crate::event::{Event, Job};
 use crate::kernel::build::Built;
+use crate::kernel::kconfig;
 use crate::model::{Accel, Benchmark, Boot, Cell, Failure, Firmware, Kind, Online, Sample, Stage};
 use crate::process::jobserver::Turn;
 use crate::store::{BootRecord, Record};
@@ -48,7 +50,11 @@ struct Attempt<'a> {
 }
 
 impl Runner<'_> {
+    /// Makes ready what the boots that are left need.
     pub(super) async fn guests(&self) -> anyhow::Result<()> {
+        if self.state.borrow().todo.is_empty() {
+            return Ok(());
+        }
         for (name, target) in &self.targets {
             let job = Job::Guest(name.clone());
             let began = Instant::now();
@@ -135,9 +141,9 @@ impl Runner<'_> {
     }
 
     /// What a boot that is still to be done is done with, once that is there.
-    fn due(&self, cell: &Cell, number: u32) -> Option<(Built, Guest)> {
+    fn due(&self, cell: &Cell, number: u32) -> Option<(Arc<Built>, Guest)> {
         let state = self.state.borrow();
-        let (built, _) = state.kernels.get(&cell.id)?;
+        let built = state.kernels.get(&cell.id)?;
         let due = state.todo.contains(&(cell.id.clone(), number));
         let guest = state.guests.get(&cell.arch).filter(|_| due)?;
         Some((built.clone(), guest.clone()))
@@ -212,7 +218,7 @@ impl Runner<'_> {
     }
 
     fn judge(&self, attempt: Attempt<'_>, report: &Report) -> anyhow::Result<()> {
-        let expected = self.expected(&attempt);
+        let expected = self.expected(&attempt)?;
         let Attempt { cell, number, boot, benchmarks, machine, dir, .. } = attempt;
         // Beside other guests and builds the host's clock says little of this boot.
         let alone = !self.counts(cell);
@@ -273,19 +279,18 @@ impl Runner<'_> {
     }
 
     /// What the guest must show to be the one that was asked for.
-    fn expected(&self, attempt: &Attempt<'_>) -> Expected {
+    fn expected(&self, attempt: &Attempt<'_>) -> anyhow::Result<Expected> {
         let Attempt { cell, built, boot, .. } = attempt;
-        let state = self.state.borrow();
-        let config = state.kernels.get(&cell.id).map(|(_, config)| config);
-        Expected {
+        let config = fs::read_to_string(built.dir.join("config"))?;
+        Ok(Expected {
             release: built.info.release.clone(),
             build_id: built.info.build_id.clone(),
-            nr_cpus: config.and_then(|c| c.get("NR_CPUS")).and_then(|n| n.parse().ok()),
+            nr_cpus: kconfig::value(&config, "NR_CPUS").and_then(|n| n.parse().ok()),
             vcpus: boot.vcpus,
             shape: boot.shape().ok().flatten(),
             levels: self.targets[&cell.arch].arch.qemu.topology.clone(),
             params: params::asked(&boot.cmdline),
-        }
+        })
     }
 }
 

@@ -1,10 +1,11 @@
 //! From a matrix to records: which kernels are built and booted, and when.
 //!
 //! [`plan`] says what is to be done, `order` in which order, [`run`] does it by
-//! `builds`, `stacks` and `boots`, [`host`] says on what.
+//! `builds`, `evidence`, `stacks` and `boots`, [`host`] says on what.
 
 mod boots;
 mod builds;
+mod evidence;
 pub mod host;
 mod order;
 pub mod plan;

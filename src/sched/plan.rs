@@ -1,29 +1,30 @@
 //! What a matrix needs: one build for all cells whose kernels are the same,
 //! fresh or with the reason why not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
 
 use anyhow::bail;
+use futures_util::future::join_all;
 use indexmap::IndexMap;
 
 use crate::arch::{self, Arch};
-use crate::cache::Cache;
+use crate::cache::{Cache, Inputs};
 use crate::kernel::build::Built;
+use crate::kernel::config::Request;
+use crate::kernel::version::version;
 use crate::kernel::{KernelBuild, SourceTree, Tools, source, toolchain};
 use crate::model::{Cell, CellId, Matrix, Shard, Source};
-use crate::process::{self, Spec, Stop};
-
-const SHORT: Duration = Duration::from_secs(60);
+use crate::process::Stop;
 
 /// An architecture with the programs found for it.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The architecture.
-    pub arch: Arch,
+    pub arch: Arc<Arch>,
     /// Its toolchain.
-    pub tools: Tools,
+    pub tools: Arc<Tools>,
     /// Version of its emulator.
     pub qemu: String,
 }
@@ -43,7 +44,7 @@ pub struct PlannedBuild {
 #[derive(Debug, Clone)]
 pub enum State {
     /// It is in the cache.
-    Fresh(Box<Built>),
+    Fresh(Arc<Built>),
     /// It is not, for these reasons.
     Dirty(Vec<String>),
 }
@@ -52,6 +53,17 @@ impl PlannedBuild {
     /// The cell that names it.
     pub fn name(&self) -> &CellId {
         &self.cells[0].id
+    }
+
+    /// What it is made from; none while the source is not there.
+    ///
+    /// # Errors
+    /// A configuration cannot be read.
+    pub fn inputs(&self) -> anyhow::Result<Option<Inputs>> {
+        match &self.state {
+            State::Fresh(built) => Ok(Some(built.info.inputs.clone())),
+            State::Dirty(_) => self.build.as_ref().map(KernelBuild::inputs).transpose(),
+        }
     }
 }
 
@@ -71,28 +83,29 @@ impl Plan {
     }
 }
 
-/// Finds `make`, and toolchain and emulator of every architecture in the matrix.
+/// Finds `make`, and toolchain and emulator of every architecture in the matrix,
+/// all at once.
 ///
 /// # Errors
 /// One is not installed.
-pub async fn targets(matrix: &Matrix, stop: &Stop) -> anyhow::Result<BTreeMap<String, Target>> {
-    version("make", stop).await?;
-    let mut targets = BTreeMap::new();
-    for cell in &matrix.cells {
-        if !targets.contains_key(&cell.arch) {
-            let arch = arch::find(&cell.arch)?;
-            let tools = toolchain::find(&matrix.kernel.toolchain, &arch, stop).await?;
-            let qemu = version(&arch.qemu.program, stop).await?;
-            targets.insert(cell.arch.clone(), Target { arch, tools, qemu });
-        }
-    }
-    Ok(targets)
+pub async fn targets(
+    matrix: &Matrix,
+    cache: &Cache,
+    stop: &Stop,
+) -> anyhow::Result<BTreeMap<String, Target>> {
+    let names: BTreeSet<&String> = matrix.cells.iter().map(|c| &c.arch).collect();
+    let targets = join_all(names.into_iter().map(|name| target(matrix, name, cache, stop)));
+    let (make, targets) = tokio::join!(version("make", cache, stop), targets);
+    make?;
+    targets.into_iter().collect()
 }
 
-/// First line of what a program says of its version.
-async fn version(program: &str, stop: &Stop) -> anyhow::Result<String> {
-    let text = process::output(&Spec::new(program).arg("--version"), SHORT, stop).await?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
+async fn target(matrix: &Matrix, name: &str, cache: &Cache, stop: &Stop) -> anyhow::Result<(String, Target)> {
+    let arch = Arc::new(arch::find(name)?);
+    let tools = toolchain::find(&matrix.kernel.toolchain, &arch, cache, stop);
+    let (tools, qemu) = tokio::join!(tools, version(&arch.qemu.program, cache, stop));
+    let (tools, qemu) = (Arc::new(tools?), qemu?);
+    Ok((name.to_owned(), Target { arch, tools, qemu }))
 }
 
 /// Plans a matrix from what is on this machine, without a network.
@@ -100,7 +113,7 @@ async fn version(program: &str, stop: &Stop) -> anyhow::Result<String> {
 /// # Errors
 /// A toolchain is missing, or a local source or configuration is unreadable.
 pub async fn offline(matrix: &Matrix, cache: &Cache, stop: &Stop) -> anyhow::Result<Plan> {
-    let targets = targets(matrix, stop).await?;
+    let targets = targets(matrix, cache, stop).await?;
     let mut trees = Trees::new();
     for ((from, patches), _) in sources(matrix) {
         if let Some(tree) = source::find(&from, &patches, cache, stop).await? {
@@ -117,10 +130,10 @@ pub type Origin = (Source, Vec<PathBuf>);
 pub type Trees = IndexMap<Origin, SourceTree>;
 
 /// Every source that cells are built from, with its cells.
-pub fn sources(matrix: &Matrix) -> IndexMap<Origin, Vec<Cell>> {
-    let mut sources: IndexMap<Origin, Vec<Cell>> = IndexMap::new();
+pub fn sources(matrix: &Matrix) -> IndexMap<Origin, Vec<&Cell>> {
+    let mut sources: IndexMap<Origin, Vec<&Cell>> = IndexMap::new();
     for cell in &matrix.cells {
-        sources.entry(matrix.source_of(cell)).or_default().push(cell.clone());
+        sources.entry(matrix.source_of(cell)).or_default().push(cell);
     }
     sources
 }
@@ -162,38 +175,44 @@ pub fn make(
     trees: &Trees,
     cache: &Cache,
 ) -> anyhow::Result<Plan> {
+    let mut requests = BTreeMap::new();
+    for name in targets.keys() {
+        requests.insert(name.as_str(), Request::of_all(&matrix.kernel, name)?);
+    }
     let builds = kernels(matrix).into_iter().map(|cells| {
-        let tree = trees.get(&matrix.source_of(&cells[0]));
-        plan_build(matrix, targets, tree, cache, cells)
+        let state = State::Dirty(vec!["the source is not fetched yet".to_owned()]);
+        let Some(tree) = trees.get(&matrix.source_of(&cells[0])) else {
+            return Ok(PlannedBuild { cells, build: None, state });
+        };
+        let Target { arch, tools, .. } = &targets[&cells[0].arch];
+        let build = KernelBuild {
+            arch: arch.clone(),
+            source: tree.clone(),
+            request: requests[arch.name.as_str()].with(&cells[0].config),
+            tools: tools.clone(),
+            make: matrix.kernel.make.clone(),
+            ccache: None,
+        };
+        let state = look_up(matrix, &cells[0].id, &build, cache)?;
+        Ok(PlannedBuild { cells, build: Some(build), state })
     });
     let builds = builds.collect::<anyhow::Result<Vec<_>>>()?;
     let boots = matrix.cells.len() * matrix.boot.boots as usize;
     Ok(Plan { builds, boots })
 }
 
-fn plan_build(
-    matrix: &Matrix,
-    targets: &BTreeMap<String, Target>,
-    tree: Option<&SourceTree>,
-    cache: &Cache,
-    cells: Vec<Cell>,
-) -> anyhow::Result<PlannedBuild> {
-    let Some(tree) = tree else {
-        let state = State::Dirty(vec!["the source is not fetched yet".to_owned()]);
-        return Ok(PlannedBuild { cells, build: None, state });
-    };
-    let Target { arch, tools, .. } = &targets[&cells[0].arch];
-    let build = KernelBuild::describe(arch, &matrix.kernel, &cells[0].config, tree, tools)?;
+/// Whether a kernel, which is named by a cell, is in the cache.
+fn look_up(matrix: &Matrix, name: &CellId, build: &KernelBuild, cache: &Cache) -> anyhow::Result<State> {
     let inputs = build.inputs()?;
-    let state = match KernelBuild::find(cache, &inputs.fingerprint()) {
-        Some(built) => State::Fresh(Box::new(built)),
-        None => State::Dirty(match cache.last_inputs(&memory_key(matrix, &cells[0].id)) {
-            None => vec!["never built".to_owned()],
-            Some(last) if last == inputs => vec!["its cache entry is gone or damaged".to_owned()],
-            Some(last) => inputs.changes_since(&last),
-        }),
-    };
-    Ok(PlannedBuild { cells, build: Some(build), state })
+    let found = KernelBuild::find(cache, &inputs.fingerprint());
+    if let Some(built) = found.filter(|built| built.info.inputs == inputs) {
+        return Ok(State::Fresh(Arc::new(built)));
+    }
+    Ok(State::Dirty(match cache.last_inputs(&memory_key(matrix, name)) {
+        None => vec!["never built".to_owned()],
+        Some(last) if last == inputs => vec!["its cache entry is gone or damaged".to_owned()],
+        Some(last) => inputs.changes_since(&last),
+    }))
 }
 
 /// Under what name the cache remembers what a cell was last built from.

@@ -16,6 +16,7 @@
 use std::cell::{Cell as Cut, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::{TryStreamExt, stream};
@@ -25,7 +26,7 @@ use super::boots::Guest;
 use super::builds::Ready;
 use super::host;
 use super::order::{self, Step};
-use super::plan::{self, Plan, Target, Trees};
+use super::plan::{self, Plan, State, Target, Trees};
 use super::seeds::Seeds;
 use super::until;
 use crate::boot::verdict;
@@ -76,7 +77,7 @@ pub(super) struct Runner<'a> {
     pub(super) jobs: Jobserver,
     pub(super) seeds: Seeds,
     pub(super) targets: BTreeMap<String, Target>,
-    pub(super) state: RefCell<State<'a>>,
+    pub(super) state: RefCell<Known<'a>>,
     /// Shared by builds and boots that count instructions; a wall-clock boot
     /// takes it for itself.
     pub(super) machine: RwLock<()>,
@@ -88,12 +89,12 @@ pub(super) struct Runner<'a> {
 }
 
 /// What is known so far.
-pub(super) struct State<'a> {
+pub(super) struct Known<'a> {
     pub(super) dir: &'a mut RunDir,
     /// What each architecture's guests boot with; none where that failed.
     pub(super) guests: BTreeMap<String, Guest>,
-    /// Kernels that are there, with their final configuration.
-    pub(super) kernels: BTreeMap<CellId, (Built, BTreeMap<String, String>)>,
+    /// Kernels that are there.
+    pub(super) kernels: BTreeMap<CellId, Arc<Built>>,
     /// Boots that are yet to be begun.
     pub(super) todo: BTreeSet<(CellId, u32)>,
     pub(super) summary: Summary,
@@ -117,7 +118,7 @@ pub async fn run(
     let boots = matrix.cells.iter().flat_map(|c| (1..=matrix.boot.boots).map(|n| (c.id.clone(), n)));
     let todo = boots.filter(|(c, n)| !dir.recorded().is_settled(c, *n, options.retry_failed)).collect();
     let (guests, kernels) = Default::default();
-    let state = State { dir, guests, kernels, todo, summary: Summary::default() };
+    let state = Known { dir, guests, kernels, todo, summary: Summary::default() };
     let runner = Runner {
         matrix,
         cache,
@@ -187,6 +188,14 @@ impl Runner<'_> {
         if boots > 0 && !self.matrix.cells.iter().all(|cell| self.counts(cell)) {
             host::cautions().into_iter().for_each(|text| self.tell(Event::Note(format!("warning: {text}"))));
         }
+        if self.stopped() {
+            return Ok(());
+        }
+        let there = plan.builds.iter().filter_map(|planned| match &planned.state {
+            State::Fresh(built) => Some((planned, built.clone())),
+            State::Dirty(_) => None,
+        });
+        self.take_in(&there.collect::<Vec<_>>())?;
         let ((), configured) = tokio::try_join!(self.guests(), self.configure_all(&plan))?;
         let (queue, queued) = mpsc::unbounded_channel();
         tokio::try_join!(self.build_all(&plan, configured, queue), self.boot_queued(queued))?;
@@ -229,9 +238,9 @@ impl Runner<'_> {
     fn pin_kernels(&self, plan: &Plan) -> anyhow::Result<()> {
         let mut kernels = Vec::new();
         for planned in &plan.builds {
-            if let Some(build) = &planned.build {
+            if let Some(inputs) = planned.inputs()? {
                 let cells = planned.cells.iter().map(|c| c.id.clone()).collect();
-                kernels.push(KernelInputs { cells, inputs: build.inputs()? });
+                kernels.push(KernelInputs { cells, inputs });
             }
         }
         self.state.borrow().dir.pin_kernels(&kernels)
@@ -335,6 +344,7 @@ impl Runner<'_> {
                 Err(error) => {
                     let patch = error.is::<source::DoesNotApply>();
                     let what = if patch { "patch" } else { "no source" };
+                    let cells: Vec<_> = cells.into_iter().cloned().collect();
                     self.fail(job, &cells, Failure::new(Stage::Source, what, error))?;
                 }
             }

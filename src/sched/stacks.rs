@@ -1,15 +1,13 @@
 //! What tables want to know of a kernel's stacks before it boots.
 
-use std::collections::BTreeMap;
-
 use fs_err as fs;
 
 use super::plan::{PlannedBuild, Target};
 use super::run::Runner;
-use crate::cache::write_whole;
+use crate::cache::{link_or_copy, make_read_only, sync_trees};
 use crate::event::{Event, Job};
 use crate::kernel::build::Built;
-use crate::kernel::frames;
+use crate::kernel::{frames, kconfig};
 use crate::model::{Cell, CellId, Direction, FRAMES_MAX, FRAMES_SUM, Failure, Frames, Kind};
 use crate::model::{STACK_LEFT, Sample, Stage};
 use crate::store::{FRAMES, FramesRecord, Record};
@@ -20,26 +18,28 @@ const STACK: &str = "stack";
 impl Runner<'_> {
     /// Records a kernel's stack frames where a table asks for them, and a
     /// failure where it cannot tell how its stacks are used and a table asks.
-    pub(super) async fn stacks(
-        &self,
-        planned: &PlannedBuild,
-        built: &Built,
-        config: &BTreeMap<String, String>,
-    ) -> anyhow::Result<()> {
+    pub(super) async fn stacks(&self, planned: &PlannedBuild, built: &Built) -> anyhow::Result<()> {
         let (job, cells) = (Job::Build(planned.name().clone()), &planned.cells);
         // Of a run that is gone on with something can be recorded already.
         let lost = |cell: &Cell, family: &str| {
             self.state.borrow().dir.recorded().has_lost(&cell.id, family, self.options.retry_failed)
         };
-        if self.matrix.shows(STACK_LEFT) && config.get("DEBUG_STACK_USAGE").is_none_or(|v| v != "y") {
+        let tells = || -> anyhow::Result<bool> {
+            let config = fs::read_to_string(built.dir.join("config"))?;
+            Ok(kconfig::value(&config, "DEBUG_STACK_USAGE") == Some("y"))
+        };
+        if self.matrix.shows(STACK_LEFT) && !tells()? {
             let why = "CONFIG_DEBUG_STACK_USAGE is not set: add \"stack-usage\" to [kernel] fragments";
             let untold: Vec<Cell> = cells.iter().filter(|cell| !lost(cell, STACK)).cloned().collect();
             self.fail_any(&job, &untold, failure(Stage::Config, STACK, "not reported", why.to_owned()))?;
         }
+        if !self.matrix.shows("frames.") {
+            return Ok(());
+        }
         let there = |cell: &Cell| self.state.borrow().dir.recorded().has_frames(&cell.id);
         let wanted = cells.iter().filter(|cell| !there(cell) && !lost(cell, FRAMES));
         let wanted: Vec<Cell> = wanted.cloned().collect();
-        if wanted.is_empty() || !self.matrix.shows("frames.") {
+        if wanted.is_empty() {
             return Ok(());
         }
         self.tell(Event::Step(job.clone(), "stack frames".to_owned()));
@@ -59,14 +59,19 @@ impl Runner<'_> {
     }
 
     fn keep_frames(&self, cells: &[Cell], built: &Built, frames: &Frames) -> anyhow::Result<()> {
-        let evidence = fs::read(built.dir.join(frames::FILE))?;
+        let evidence = built.dir.join(frames::FILE);
+        make_read_only(&evidence);
+        let (mut dirs, mut records) = (Vec::new(), Vec::new());
         for Cell { id, .. } in cells {
-            write_whole(&self.cell_dir(id)?.join(frames::FILE), &evidence)?;
+            let dir = self.cell_dir(id)?;
+            link_or_copy(&evidence, &dir.join(frames::FILE))?;
+            dirs.push(dir);
             let samples = vec![size(id, FRAMES_MAX, frames.max()), size(id, FRAMES_SUM, frames.sum())];
             let frames = frames.clone();
-            self.record(&[Record::Frames(FramesRecord { cell: id.clone(), samples, frames })])?;
+            records.push(Record::Frames(FramesRecord { cell: id.clone(), samples, frames }));
         }
-        Ok(())
+        sync_trees(&dirs)?;
+        self.state.borrow_mut().dir.append_all(records)
     }
 }
 
