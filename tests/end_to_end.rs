@@ -773,6 +773,27 @@ fn an_endless_console_is_bounded_in_time_and_size() {
 }
 
 #[test]
+fn a_flood_takes_little_memory_and_holds_up_nobody() {
+    let boot = "timing = \"instructions\"\nmemory = \"64M\"\ndeadline = \"10s\"";
+    let lab = Lab::new(&column("STAND_IN_QEMU", &["flood", "ok"], boot));
+    let mut run = lab.start(RUN);
+    run.wait_for("qemu flood");
+    if std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
+        // Compiled, booted and measured while the other one floods.
+        run.wait_for_message("boot riscv64-NR_CPUS=64-STAND_IN_QEMU=ok #1: done");
+        assert!(!run.stderr().contains("FAILED"), "{}", run.stderr());
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    let peak = run.peak_kib();
+    assert!((1..64 << 10).contains(&peak), "{peak} KiB");
+    let done = run.finish().code(1);
+    assert_eq!(rows(&done.stdout, "time"), ["flood/s FAILED(deadline)", "ok/s 0.5080"]);
+    let console = lab.path("run/cells/riscv64-NR_CPUS=64-STAND_IN_QEMU=flood/boot-1/console.log");
+    let size = console.metadata().unwrap().len();
+    assert!((16 << 20..(16 << 20) + 100).contains(&size), "not a flood: {size} bytes");
+}
+
+#[test]
 fn an_emulator_that_ignores_sigterm_is_killed_with_its_daemon() {
     let lab = Lab::new(&column("STAND_IN_QEMU", &["ignore-term"], "deadline = \"2s\""));
     let done = lab.run().code(1).says(&["not done in time; there was no output at all"]);

@@ -132,6 +132,20 @@ impl Lab {
         self.start_with(&self.path, args)
     }
 
+    /// The environment of all that is started here.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let path = |below: &str| self.path(below).to_str().unwrap().to_owned();
+        let own = [
+            ("PATH", self.path.clone()),
+            ("TMPDIR", path("tmp,dir")),
+            ("MATRIX_CACHE", path("cache")),
+            (CALLS, path("calls")),
+            ("STAND_IN_TOOLS", std::env::var("PATH").unwrap()),
+            ("STAND_IN_ELF", elf().to_str().unwrap().to_owned()),
+        ];
+        own.into_iter().map(|(n, v)| (n.to_owned(), v)).chain(self.env.iter().cloned()).collect()
+    }
+
     fn start_with(&self, path: &str, args: &[&str]) -> Started<'_> {
         let [stdout, stderr] =
             ["stdout", "stderr"].map(|name| tempfile::NamedTempFile::with_prefix(name).unwrap());
@@ -139,13 +153,8 @@ impl Lab {
             .args(args)
             .current_dir(&self.dir)
             .env_clear()
+            .envs(self.environment())
             .env("PATH", path)
-            .env("TMPDIR", self.path("tmp,dir"))
-            .env("MATRIX_CACHE", self.path("cache"))
-            .env(CALLS, self.path("calls"))
-            .env("STAND_IN_TOOLS", std::env::var("PATH").unwrap())
-            .env("STAND_IN_ELF", elf())
-            .envs(self.env.iter().map(|(n, v)| (n, v)))
             .stdin(Stdio::null())
             .stdout(stdout.reopen().unwrap())
             .stderr(stderr.reopen().unwrap())
@@ -240,14 +249,32 @@ pub struct Started<'a> {
 impl Started<'_> {
     /// Waits until a stand-in was called so.
     pub fn wait_for(&mut self, call: &str) {
+        let lab = self.lab;
+        self.wait_until(call, || lab.count(call) > 0);
+    }
+
+    /// Waits for `what`, which is there when `there` says so.
+    pub fn wait_until(&mut self, what: &str, there: impl Fn() -> bool) {
         let began = Instant::now();
-        while self.lab.count(call) == 0 {
+        while !there() {
             if let Some(status) = self.child.try_wait().unwrap() {
-                panic!("{status} before `{call}`: {}", self.text(&self.stderr));
+                panic!("{status} before `{what}`: {}", self.text(&self.stderr));
             }
-            assert!(began.elapsed() < LIMIT, "no `{call}`: {}", self.text(&self.stderr));
+            assert!(began.elapsed() < LIMIT, "no `{what}`: {}", self.text(&self.stderr));
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Its largest resident set so far, in KiB.
+    pub fn peak_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    /// What it has said on standard error so far.
+    pub fn stderr(&self) -> String {
+        self.text(&self.stderr)
     }
 
     /// Waits until standard error holds `text`.
@@ -303,6 +330,7 @@ pub struct Done {
     pub stderr: String,
 }
 
+#[allow(dead_code)]
 impl Done {
     /// Asserts the exit code, and that nothing was written that a terminal obeys.
     #[track_caller]
