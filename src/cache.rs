@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use fs_err as fs;
 use fs4::fs_std::FileExt;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
@@ -114,9 +115,14 @@ impl Cache {
     /// # Errors
     /// It cannot be created.
     pub fn work(&self, room: &str, key: &str) -> io::Result<PathBuf> {
-        let dir = self.root.join("work").join(format!("{room}-{key}"));
+        let dir = self.work_path(room, key);
         fs::create_dir_all(&dir)?;
         Ok(dir)
+    }
+
+    /// Where that directory is, or would be.
+    pub fn work_path(&self, room: &str, key: &str) -> PathBuf {
+        self.root.join("work").join(format!("{room}-{key}"))
     }
 
     /// Makes `made` the entry `key` of `room`, replacing an older one.
@@ -143,6 +149,14 @@ impl Cache {
             self.remove_set_aside()?;
         }
         Ok(entry)
+    }
+
+    /// Lets this process hold as many locks as the system allows it: each is an
+    /// open file, and a large matrix has more kernels than the usual 1024.
+    pub fn allow_many_locks() {
+        let limit = getrlimit(Resource::RLIMIT_NOFILE);
+        // Where it cannot be raised, the lock that is one too many says so.
+        let _ = limit.and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
     }
 
     /// Waits until nobody else works on the entry, then keeps others out.
@@ -441,5 +455,13 @@ mod tests {
         drop(first);
         let again = tokio::time::timeout(Duration::from_secs(5), cache.lock("builds", "k", &never));
         again.await.unwrap().unwrap();
+    }
+
+    #[test]
+    fn more_locks_than_usual_are_allowed() {
+        let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, most.min(1024), most).unwrap();
+        Cache::allow_many_locks();
+        assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap(), (most, most));
     }
 }

@@ -381,6 +381,32 @@ fn kernels_start_from_the_objects_of_others() {
     }
 }
 
+/// A patch of a C file is made after the kernel without it, from that one's
+/// objects; one of a Makefile is another source, and is not waited with.
+#[test]
+fn a_kernel_with_a_small_patch_waits_for_the_one_without() {
+    let text = varied("patches = [\"none\", \"p.patch\"]", "boots = 0", "", "patches");
+    let text = format!("{}{}", text.split("[[benchmark]]").next().unwrap(), "");
+    let patch = |file: &str| format!("--- a/{file}\n+++ b/{file}\n@@ -1 +1 @@\n-# stand-in\n+// other\n");
+    for (file, from) in [("lib/a.c", true), ("Makefile", false)] {
+        let lab = Lab::new(&text);
+        lab.write("linux/lib/a.c", "# stand-in\n");
+        lab.write("p.patch", &patch(file));
+        let done = lab.matrix(&[RUN, &["--jobs", "2", "--verbose"]].concat()).code(0);
+        let at = |text: &str| done.stderr.find(text).unwrap_or_else(|| panic!("no {text}: {}", done.stderr));
+        let (plain, patched) =
+            ("build riscv64-NR_CPUS=64-patches=none", "build riscv64-NR_CPUS=64-patches=p.patch");
+        let waited = at(&format!("{plain}: done")) < at(&format!("{patched}: started"));
+        assert_eq!(waited, from, "{}", done.stderr);
+        assert_eq!(
+            done.stderr.contains(&format!("{patched}: from the objects of ")),
+            from,
+            "{}",
+            done.stderr
+        );
+    }
+}
+
 #[test]
 fn ccache_is_used_where_it_is_installed_and_says_what_it_saved() {
     for (args, said) in [(&[][..], true), (&["--no-ccache"][..], false)] {

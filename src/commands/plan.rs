@@ -108,7 +108,7 @@ fn commands(matrix: &Matrix, plan: &Plan, cache: &Cache, jobs: usize) -> anyhow:
             return Ok(text);
         };
         let fingerprint = build.inputs()?.fingerprint();
-        let objdir = cache.root().join("work").join(format!("builds-{fingerprint}")).join("obj");
+        let objdir = cache.work_path("builds", &fingerprint).join("obj");
         text.push_str(&format!("\n# {}\n{}\n", planned.name(), build.command(&objdir, jobs).command_line()));
         let image = cache.entry("builds", &fingerprint).join("Image");
         for cell in &planned.cells {

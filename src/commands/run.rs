@@ -157,6 +157,7 @@ impl Task<'_> {
                 keep_objects: args.keep_objects,
                 ccache: !args.no_ccache,
             };
+            Cache::allow_many_locks();
             let cache = cache.for_run()?;
             summary = sched::run::run(part, targets, &mut dir, &cache, options, tell.clone(), stop).await?;
             // An interrupted run is gone on with soon.

@@ -69,7 +69,7 @@ pub(super) fn prepare(mut db: Connection) -> anyhow::Result<Connection> {
     if version(&db)? < STEPS.len() {
         let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Another process may have done it meanwhile.
-        for (from, step) in STEPS.iter().enumerate().skip(version(&transaction)?) {
+        for (from, step) in STEPS.iter().enumerate().skip(version_within(&transaction)?) {
             transaction.execute_batch(step)?;
             transaction.pragma_update(None, "user_version", from + 1)?;
         }
@@ -93,10 +93,17 @@ fn write_ahead(db: &Connection) -> anyhow::Result<()> {
     }
 }
 
+/// The schema at one moment: somebody else may be making the tables.
 fn version(db: &Connection) -> anyhow::Result<usize> {
-    let version: i64 =
-        db.pragma_query_value(None, "user_version", |row| row.get(0)).context("no history, or damaged")?;
-    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
+    let moment = db.unchecked_transaction()?;
+    version_within(&moment)
+}
+
+fn version_within(transaction: &Connection) -> anyhow::Result<usize> {
+    let version: i64 = transaction
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .context("no history, or damaged")?;
+    let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
     match usize::try_from(version) {
         Ok(0) if tables > 0 => bail!("a database of another program"),
         Ok(version) if version <= STEPS.len() => Ok(version),

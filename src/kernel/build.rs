@@ -196,8 +196,9 @@ pub async fn configure(
     let objdir = cache.work(ROOM, fingerprint).and_then(|work| object_directory(&work, BOOT_ID));
     let objdir = objdir.map_err(|e| Failure::new(Stage::Config, "no object directory", e))?;
     let configured = async {
-        if let Some(like) = like.filter(|_| !objdir.exists()) {
-            seed::prepare(&cache.work(ROOM, like)?.join(OBJECTS), &objdir, &build.source.dir)?;
+        let programs = like.map(|like| cache.work_path(ROOM, like).join(OBJECTS));
+        if let Some(programs) = programs.filter(|p| p.is_dir() && !objdir.exists()) {
+            seed::prepare(&programs, &objdir, &build.source.dir)?;
         }
         fs::create_dir_all(&objdir)?;
         config::configure(&build.make(&objdir), &build.request, stop).await

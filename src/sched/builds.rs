@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::{TryStreamExt, stream};
+use indexmap::IndexMap;
 
 use super::order::Outlook;
 use super::plan::{Plan, PlannedBuild, State};
 use super::run::Runner;
+use super::seeds;
 use crate::cache::{Inputs, Lock, copy_anew};
 use crate::event::{Event, Job};
 use crate::kernel::build::{self, Built};
@@ -30,9 +32,11 @@ pub(super) struct Ready {
 
 impl Ready {
     /// How long compiling takes is told by the number of symbols that are not off.
-    pub(super) fn outlook(&self) -> Outlook {
+    /// `relatives` are the sources that are as good as each.
+    fn outlook(&self, source: &str, relatives: &BTreeMap<String, String>) -> Outlook {
         let length = self.configured.config.values().filter(|value| *value != "n").count();
-        Outlook { length, family: Some(self.family.clone()) }
+        let family = relatives.get(source).map(|source| format!("{} {source}", self.family));
+        Outlook { length, family }
     }
 }
 
@@ -96,6 +100,25 @@ impl Runner<'_> {
             }
         }
         Ok((own, others))
+    }
+
+    /// What is known of each build before it begins.
+    pub(super) async fn outlook(
+        &self,
+        plan: &Plan,
+        configured: &[Option<Ready>],
+    ) -> anyhow::Result<Vec<Outlook>> {
+        let builds = || plan.builds.iter().zip(configured);
+        let ready = builds().filter_map(|(planned, ready)| ready.as_ref().and(planned.build.as_ref()));
+        let sources: IndexMap<_, _> =
+            ready.map(|build| (build.source.fingerprint.clone(), build.source.clone())).collect();
+        let sources: Vec<_> = sources.into_values().collect();
+        let relatives = tokio::task::spawn_blocking(move || seeds::relatives(&sources)).await?;
+        let outlook = |(planned, ready): (&PlannedBuild, &Option<Ready>)| {
+            let (ready, build) = (ready.as_ref()?, planned.build.as_ref()?);
+            Some(ready.outlook(&build.source.fingerprint, &relatives))
+        };
+        Ok(builds().map(|build| outlook(build).unwrap_or_default()).collect())
     }
 
     async fn configure(

@@ -254,8 +254,7 @@ impl Runner<'_> {
         mut configured: Vec<Option<Ready>>,
         queue: mpsc::UnboundedSender<&'m Cell>,
     ) -> anyhow::Result<()> {
-        let outlook: Vec<_> =
-            configured.iter().map(|c| c.as_ref().map(Ready::outlook).unwrap_or_default()).collect();
+        let outlook = self.outlook(plan, &configured).await?;
         let steps = order::of(self.matrix, plan, &outlook, self.kernels_at_once());
         self.seeds.expect(&steps);
         let kernels: Vec<_> =

@@ -7,7 +7,24 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::order::Step;
-use crate::kernel::ObjectTree;
+use crate::kernel::{ObjectTree, SourceTree, seed};
+
+/// For each source, by what stands for its content, the first of them whose
+/// objects can be used: itself, or one that differs in a few files alone.
+pub(super) fn relatives(sources: &[SourceTree]) -> BTreeMap<String, String> {
+    let mut firsts: Vec<&SourceTree> = Vec::new();
+    let mut relatives = BTreeMap::new();
+    for source in sources {
+        // One that cannot be read is built from by itself, if at all.
+        let near = |first: &&&SourceTree| seed::changes(&first.dir, &source.dir).is_ok_and(|c| c.is_some());
+        let first = firsts.iter().find(near).copied().unwrap_or(source);
+        relatives.insert(source.fingerprint.clone(), first.fingerprint.clone());
+        if first.fingerprint == source.fingerprint {
+            firsts.push(source);
+        }
+    }
+    relatives
+}
 
 /// The trees that are there, and who waits for which.
 #[derive(Debug, Default)]
@@ -21,7 +38,7 @@ struct State {
     trees: Vec<(usize, Arc<ObjectTree>)>,
     /// Builds that have ended, well or not.
     ended: BTreeSet<usize>,
-    /// Builds that wait, by the build they wait for.
+    /// How many builds wait for a build.
     waiting: BTreeMap<usize, usize>,
     /// Builds that have not begun.
     left: usize,
