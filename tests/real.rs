@@ -306,6 +306,38 @@ fn same_bytes_from_nothing(cache: &Path, run: &Path, [plain, patched]: [&str; 2]
     same_bytes(&vmlinux(cache, run, patched), &vmlinux(&other, &alone, patched));
 }
 
+/// `matrix compare` flags a kernel that a patch made slower, and of twenty runs
+/// of the same kernel none.
+#[test]
+#[ignore = "builds real kernels"]
+fn a_slower_kernel_is_flagged_and_the_same_one_never() {
+    let cache = room("cache");
+    let patch = std::fs::canonicalize("tests/data/patches/slower-unix-sockets.patch").unwrap();
+    let patches = format!("[kernel]\npatches = [{:?}]\n", patch.to_str().unwrap());
+    let boots = ("[boot]\n", "[boot]\nperturb = 3\n");
+    let plain = changed_smoke("plain", &[boots]);
+    let slower = changed_smoke("slower", &[boots, ("[kernel]\n", &patches)]);
+    let run = |file: &Path, name: &str| {
+        let run = fresh(name);
+        let args = ["run", file.to_str().unwrap(), "--quiet", "--only", "arch=riscv64", "--output"];
+        assert_eq!(matrix(&cache, &[&args[..], &[run.to_str().unwrap()]].concat()).status.code(), Some(0));
+        run
+    };
+    let base = run(&plain, "plain");
+    let compared = |new: &Path| {
+        let args = ["compare", base.to_str().unwrap(), new.to_str().unwrap(), "--metric", "hackbench.time"];
+        let out = matrix(&cache, &args);
+        (out.status.code(), text(&out.stdout))
+    };
+    let (code, said) = compared(&run(&slower, "slower"));
+    println!("{said}");
+    assert_eq!(code, Some(3), "{said}");
+    for n in 1..=20 {
+        let (code, said) = compared(&run(&plain, "plain-again"));
+        assert_eq!(code, Some(0), "{n}: {said}");
+    }
+}
+
 /// The kernel's own benchmark, on a patched kernel, read from the console.
 #[test]
 #[ignore = "builds real kernels"]
