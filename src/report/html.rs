@@ -5,7 +5,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::plot::{self, Plot, Point, Series};
-use super::{Field, Table};
+use super::{Field, Measured, Table};
 
 /// A page.
 #[derive(Debug, Clone, Default)]
@@ -62,7 +62,7 @@ fn section(table: &Table, along_rows: bool) -> Markup {
                             @for (n, series) in plot.series.iter().enumerate() {
                                 span class=(format!("key s{n}")) { (series.label) }
                             }
-                            " Bars reach from the smallest to the largest sample."
+                            (Bars::of(table).caption())
                         }
                     }
                 }
@@ -125,9 +125,10 @@ fn trend_of(table: &Table) -> Option<Plot> {
     let label = table.header.iter().position(|c| c.label)?;
     let measured = |row: &Vec<Field>| row.iter().find_map(|f| f.measured().cloned());
     let first = table.rows.iter().find_map(measured)?;
+    let bars = Bars::of(table);
     let point = |row: &Vec<Field>| {
         let m = measured(row).filter(|m| m.unit == first.unit)?;
-        Some(Point { value: m.value, low: m.estimate.min, high: m.estimate.max })
+        Some(bars.point(&m))
     };
     let name = table.block.clone().unwrap_or_else(|| first.metric.clone());
     Some(Plot {
@@ -135,6 +136,46 @@ fn trend_of(table: &Table) -> Option<Plot> {
         categories: table.rows.iter().map(|row| row[label].text().into_owned()).collect(),
         series: vec![Series { label: name, points: table.rows.iter().map(point).collect() }],
     })
+}
+
+/// What the bars of a plot reach over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bars {
+    /// Nothing: every value is exact.
+    None,
+    /// The 95 % interval, where every value has one.
+    Intervals,
+    /// All samples.
+    Samples,
+}
+
+impl Bars {
+    fn of(table: &Table) -> Bars {
+        let measured = || table.rows.iter().flatten().filter_map(Field::measured);
+        if measured().all(|m| m.estimate.min == m.estimate.max) {
+            Bars::None
+        } else if measured().all(|m| m.interval.is_some() || m.estimate.min == m.estimate.max) {
+            Bars::Intervals
+        } else {
+            Bars::Samples
+        }
+    }
+
+    fn point(self, m: &Measured) -> Point {
+        let (low, high) = match (self, m.interval) {
+            (Bars::Intervals, Some(interval)) => interval,
+            _ => (m.estimate.min, m.estimate.max),
+        };
+        Point { value: m.value, low, high }
+    }
+
+    fn caption(self) -> &'static str {
+        match self {
+            Bars::None => "",
+            Bars::Intervals => " Bars are 95% intervals over boots.",
+            Bars::Samples => " Bars reach from the smallest to the largest sample.",
+        }
+    }
 }
 
 /// The measured rows of a table whose columns can be an axis: more than one
@@ -152,10 +193,8 @@ fn plot_of(table: &Table) -> Option<Plot> {
     if columns.len() < 2 || units.len() != 1 || metrics.len() != 1 {
         return None;
     }
-    let point = |field: &Field| {
-        let m = field.measured()?;
-        Some(Point { value: m.value, low: m.estimate.min, high: m.estimate.max })
-    };
+    let bars = Bars::of(table);
+    let point = |field: &Field| Some(bars.point(field.measured()?));
     if table.header.iter().any(|c| c.beside) {
         return Some(compared(table, label, &columns, units[0], point));
     }

@@ -1,5 +1,5 @@
 //! A line plot as SVG: values over categories, a line for each series, a bar
-//! from the smallest to the largest sample at each point. It needs no script
+//! over the interval or the samples of each point. It needs no script
 //! and takes its colours from the page, so that it is readable in light and
 //! dark.
 
@@ -25,14 +25,14 @@ pub struct Series {
     pub points: Vec<Option<Point>>,
 }
 
-/// One value with the range of its samples.
+/// One value and what its bar reaches over.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     /// Where the line goes.
     pub value: f64,
-    /// Smallest sample.
+    /// Lower end of the bar.
     pub low: f64,
-    /// Largest sample.
+    /// Upper end of the bar.
     pub high: f64,
 }
 

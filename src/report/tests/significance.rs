@@ -268,6 +268,22 @@ fn intervals_beside_values() {
 }
 
 #[test]
+fn bars_of_plots_are_intervals_where_there_are_some_and_say_so() {
+    let page =
+        |results: &Results| html::render(&html::Page { tables: &tables(results), ..Default::default() });
+    let boots = page(&five_boots(pivot("hackbench.time", &[])));
+    assert!(boots.contains("Bars are 95% intervals over boots."), "{boots}");
+    let of = |runs: [&[f64]; 2]| {
+        let results = results(pivot("hackbench.time", &[])).spec(|s| s.filter = only("arm64"));
+        page(&results.times(CELLS[0], 1, runs[0]).times(CELLS[2], 1, runs[1]))
+    };
+    let one = of([&[1.0, 2.0], &[2.0, 3.0]]);
+    assert!(one.contains("from the smallest to the largest sample"), "{one}");
+    let exact = of([&[1.0], &[2.0]]);
+    assert!(exact.contains("<figure>") && !exact.contains("Bars"), "{exact}");
+}
+
+#[test]
 fn too_few_boots_for_an_interval_are_told() {
     let of = |boots: &[&[f64]]| booted(pivot("hackbench.time", &[]), boots).spec(|s| s.interval = true);
     let table = tables(&of(&[&[5.0], &[5.0, 6.0]])).remove(0);
