@@ -159,11 +159,11 @@ impl KernelBuild {
     }
 
     /// The command that compiles it in a run.
-    fn compiling(&self, work: &Path, cache: &Cache) -> Spec {
+    fn compiling(&self, work: &Path) -> Spec {
         let make = self.make(&work.join(OBJECTS)).spec();
         let own_compiler = self.make.iter().any(|variable| variable.starts_with("CC="));
         let make = match self.ccache.filter(|_| !own_compiler) {
-            Some(ccache) => ccache.around(make, &self.tools.cc[0], cache.root(), &work.join(CCACHE_LOG)),
+            Some(ccache) => ccache.around(make, &self.tools.cc[0], &work.join(CCACHE_LOG)),
             None => make,
         };
         make.args(self.goals())
@@ -245,7 +245,7 @@ pub async fn compile(
         .work(ROOM, &inputs.fingerprint())
         .map_err(|e| Failure::new(Stage::Build, "no object directory", e))?;
     let began = Instant::now();
-    let made = make_kernel(build, &work, cache, jobs, stop, progress).await;
+    let made = make_kernel(build, &work, jobs, stop, progress).await;
     let seconds = began.elapsed().as_secs_f64();
     // What does not compile may be a damaged tree's fault.
     if let Err(error) = verify(&build.source, cache).await {
@@ -329,7 +329,6 @@ pub fn log_path(cache: &Cache, fingerprint: &str) -> std::io::Result<PathBuf> {
 async fn make_kernel(
     build: &KernelBuild,
     work: &Path,
-    cache: &Cache,
     jobs: &Jobserver,
     stop: &Stop,
     mut progress: impl FnMut(u64),
@@ -338,7 +337,7 @@ async fn make_kernel(
     let mut steps = 0;
     let mut errors = FirstError::default();
     let limits = Limits { deadline: Some(LIMIT), grace: GRACE, ..Limits::default() };
-    let spec = build.compiling(work, cache).jobserver(jobs).log(&log);
+    let spec = build.compiling(work).jobserver(jobs).log(&log);
     let exit = process::run(&spec, &limits, stop, |_, line| {
         if line.starts_with(b"  ") {
             steps += 1;

@@ -114,7 +114,9 @@ impl ObjectTree {
         let (from, overlay) = (self.work.join(OBJECTS), kconfig::files(objdir, arch)?);
         let mut foreign: BTreeSet<PathBuf> = kconfig::files(&from, arch)?.into_iter().collect();
         foreign.insert(PathBuf::from(".config"));
-        let moved = Moved { from: &self.source, to: &build.source.dir, changes };
+        // As kbuild names them.
+        let (old, new) = (fs::canonicalize(&self.source)?, fs::canonicalize(&build.source.dir)?);
+        let moved = Moved::new(&old, &new, changes);
         copy(&from, &planted, Path::new(""), &|path| !foreign.contains(path), &moved)?;
         // Written now, so that they are newer than what was made from others.
         for file in overlay.iter().map(PathBuf::as_path).chain([Path::new(".config")]) {
@@ -143,7 +145,8 @@ impl Drop for ObjectTree {
 /// They cannot be copied.
 pub(super) fn prepare(from: &Path, objdir: &Path, source: &Path) -> std::io::Result<()> {
     let wanted = |path: &Path| path.starts_with("scripts") || path == Path::new("Makefile");
-    let moved = Moved { from: source, to: source, changes: &Changes::new() };
+    let none = Changes::new();
+    let moved = Moved::new(source, source, &none);
     copy(from, objdir, Path::new(""), &wanted, &moved)
 }
 
@@ -161,9 +164,16 @@ struct Moved<'a> {
     from: &'a Path,
     to: &'a Path,
     changes: &'a Changes,
+    /// Their names, without folders.
+    names: BTreeSet<&'a OsStr>,
 }
 
-impl Moved<'_> {
+impl<'a> Moved<'a> {
+    fn new(from: &'a Path, to: &'a Path, changes: &'a Changes) -> Moved<'a> {
+        let names = changes.iter().filter_map(|file| file.file_name()).collect();
+        Moved { from, to, changes, names }
+    }
+
     fn is_same(&self) -> bool {
         self.from == self.to && self.changes.is_empty()
     }
@@ -175,9 +185,11 @@ impl Moved<'_> {
         let text = String::from_utf8_lossy(text);
         let from = self.from.to_string_lossy();
         let touched = |word: &str| {
-            let below = word.trim_end_matches(['\\', ')', ':', ';']).strip_prefix(&*from);
-            let below = below.and_then(|below| below.strip_prefix('/'));
-            below.is_some_and(|below| self.changes.contains(&normal(Path::new(below))))
+            let path = Path::new(word.trim_end_matches(['\\', ')', ':', ';']));
+            // By its end, as the same tree can be reached by several names; what
+            // leaves the object directory by a relative one is not known at all.
+            let named = path.file_name().is_some_and(|name| self.names.contains(name));
+            path.starts_with("..") || named && self.changes.iter().any(|file| normal(path).ends_with(file))
         };
         let touched = !self.changes.is_empty() && text.split_ascii_whitespace().any(touched);
         (!touched).then(|| text.replace(&*from, &self.to.to_string_lossy()).into_bytes())
@@ -362,13 +374,15 @@ mod tests {
                 ),
                 ("kernel/.b.o.cmd", "deps_b.o := \\\n  /src/old/arch/x/../../include/linux/b.h \\\n"),
                 ("kernel/.c.o.cmd", "deps_c.o := \\\n  /src/old/include/linux/b.h.other \\\n"),
+                ("kernel/.e.o.cmd", "deps_e.o := \\\n  /link/to/old/include/linux/b.h \\\n"),
+                ("kernel/.d.o.cmd", "deps_d.o := \\\n  ../../src/old/include/linux/c.h \\\n"),
                 ("Makefile", "include /src/old/Makefile\n"),
                 (".config", "CONFIG_X=y\n"),
             ],
         );
         fs_err::os::unix::fs::symlink(source, from.join("source")).unwrap();
         let changes = Changes::from([PathBuf::from("include/linux/b.h")]);
-        let moved = Moved { from: Path::new(source), to: Path::new("/src/new"), changes: &changes };
+        let moved = Moved::new(Path::new(source), Path::new("/src/new"), &changes);
         copy(&from, &to, Path::new(""), &|path| path != Path::new(".config"), &moved).unwrap();
         let read = |name: &str| fs::read_to_string(to.join(name)).unwrap();
         assert_eq!(
@@ -377,6 +391,8 @@ mod tests {
         );
         assert_eq!(read("kernel/.c.o.cmd"), "deps_c.o := \\\n  /src/new/include/linux/b.h.other \\\n");
         assert!(!to.join("kernel/.b.o.cmd").exists(), "what depends on a changed file is not made again");
+        assert!(!to.join("kernel/.e.o.cmd").exists(), "the same file by another name");
+        assert!(!to.join("kernel/.d.o.cmd").exists(), "nobody knows what that depends on");
         assert!(!to.join(".config").exists());
         assert_eq!(read("Makefile"), "include /src/new/Makefile\n");
         assert_eq!(fs::read_link(to.join("source")).unwrap(), Path::new("/src/new"));
