@@ -79,13 +79,12 @@ impl ObjectTree {
     }
 
     /// How far a kernel with this configuration is, if it can start from here.
-    /// With debugging information it cannot: objects then name their folder.
     pub fn distance(&self, inputs: &Inputs, config: &BTreeMap<String, String>) -> Option<Distance> {
         let differ = |name: &&String| self.inputs.0.get(*name) != inputs.0.get(*name);
         let names: BTreeSet<_> = self.inputs.0.keys().chain(inputs.0.keys()).filter(differ).collect();
         let near = names.iter().all(|name| MAY_DIFFER.contains(&name.as_str()));
-        let debug = [&self.config, config].iter().any(|c| c.get("DEBUG_INFO").is_some_and(|v| v == "y"));
-        (near && !debug).then(|| Distance {
+        let bound = [&self.config, config].into_iter().any(is_bound);
+        (near && !bound).then(|| Distance {
             symbols: differing(&self.config, config),
             source: names.iter().any(|name| *name == "source"),
         })
@@ -148,6 +147,12 @@ pub(super) fn prepare(from: &Path, objdir: &Path, source: &Path) -> std::io::Res
     let none = Changes::new();
     let moved = Moved::new(source, source, &none);
     copy(from, objdir, Path::new(""), &wanted, &moved)
+}
+
+/// Whether objects are bound to their folder: with debugging information they
+/// name it, so that no other kernel can start from them.
+pub fn is_bound(config: &BTreeMap<String, String>) -> bool {
+    config.get("DEBUG_INFO").is_some_and(|value| value == "y")
 }
 
 /// How many symbols differ between two configurations.

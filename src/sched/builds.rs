@@ -15,7 +15,7 @@ use crate::cache::{Inputs, Lock, copy_anew};
 use crate::event::{Event, Job};
 use crate::kernel::build::{self, Built};
 use crate::kernel::config::Configured;
-use crate::kernel::{KernelBuild, ObjectTree};
+use crate::kernel::{KernelBuild, ObjectTree, seed};
 use crate::process::jobserver::Turn;
 
 /// A build, and the one whose configuration programs it can take over.
@@ -35,7 +35,9 @@ impl Ready {
     /// `relatives` are the sources that are as good as each.
     fn outlook(&self, source: &str, relatives: &BTreeMap<String, String>) -> Outlook {
         let length = self.configured.config.values().filter(|value| *value != "n").count();
-        let family = relatives.get(source).map(|source| format!("{} {source}", self.family));
+        let serves = !seed::is_bound(&self.configured.config);
+        let family =
+            relatives.get(source).filter(|_| serves).map(|source| format!("{} {source}", self.family));
         Outlook { length, family }
     }
 }

@@ -255,12 +255,13 @@ impl Runner<'_> {
         queue: mpsc::UnboundedSender<&'m Cell>,
     ) -> anyhow::Result<()> {
         let outlook = self.outlook(plan, &configured).await?;
-        let steps = order::of(self.matrix, plan, &outlook, self.kernels_at_once());
+        let at_once = self.kernels_at_once();
+        let steps = order::of(self.matrix, plan, &outlook, at_once);
         self.seeds.expect(&steps);
         let kernels: Vec<_> =
             steps.into_iter().map(|step| Ok((step, configured[step.build].take()))).collect();
         let build = async |(step, ready)| self.build(plan, step, ready, &queue).await;
-        stream::iter(kernels).try_for_each_concurrent(self.kernels_at_once(), build).await
+        stream::iter(kernels).try_for_each_concurrent(at_once, build).await
     }
 
     async fn build<'m>(

@@ -40,7 +40,7 @@ struct State {
     ended: BTreeSet<usize>,
     /// How many builds wait for a build.
     waiting: BTreeMap<usize, usize>,
-    /// Builds that have not begun.
+    /// Builds that have not ended.
     left: usize,
 }
 
